@@ -1,0 +1,39 @@
+// Scratch memory that grows to what was ever asked of it and is then reused: steady states allocate nothing.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include <headred/core/config.hpp>
+
+namespace headred {
+
+/// Uninitialised values of a trivial type, aligned to 64 bytes. `get(n)` keeps the content only while n has not grown.
+template <class T>
+class grow_buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  T* get(index_t n) {
+    if (n > capacity_) {
+      memory_.reset();
+      capacity_ = 0;
+      memory_.reset(static_cast<T*>(::operator new(sizeof(T) * static_cast<std::size_t>(n), alignment)));
+      capacity_ = n;
+    }
+    return memory_.get();
+  }
+  std::size_t bytes() const noexcept { return sizeof(T) * static_cast<std::size_t>(capacity_); }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  struct release {
+    void operator()(T* p) const noexcept { ::operator delete(p, alignment); }
+  };
+  std::unique_ptr<T, release> memory_;
+  index_t capacity_ = 0;
+};
+
+}  // namespace headred

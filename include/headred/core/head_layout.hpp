@@ -1,0 +1,61 @@
+// Numbering of the heads of one attention kind when layers may hold different head counts.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <headred/core/error.hpp>
+#include <headred/core/head.hpp>
+
+namespace headred {
+
+/// Flat numbers 0..N-1 for (layer, head), layer-major; a layer may have any number of heads, zero included.
+class head_layout {
+ public:
+  head_layout() = default;
+  /// `layers` layers of `heads` heads each.
+  head_layout(index_t layers, index_t heads)
+      : head_layout(std::vector<index_t>(checked(layers, "layers"), checked_heads(heads))) {}
+  /// One entry a layer: its number of heads.
+  explicit head_layout(std::vector<index_t> heads_per_layer) : heads_(std::move(heads_per_layer)) {
+    first_.reserve(heads_.size() + 1);
+    first_.push_back(0);
+    for (const index_t h : heads_) first_.push_back(first_.back() + checked_heads(h));
+  }
+
+  index_t layers() const noexcept { return static_cast<index_t>(heads_.size()); }
+  index_t heads(index_t layer) const { return heads_.at(static_cast<std::size_t>(layer)); }
+  const std::vector<index_t>& heads_per_layer() const noexcept { return heads_; }
+  /// Number of heads in all.
+  index_t size() const noexcept { return first_.empty() ? 0 : first_.back(); }
+
+  index_t flat(head_id id) const {
+    if (id.layer < 0 || id.layer >= layers() || id.head < 0 || id.head >= heads(id.layer))
+      throw argument_error("head (" + std::to_string(id.layer) + "," + std::to_string(id.head) +
+                           ") is not in a layout of " + std::to_string(layers()) + " layers");
+    return first_[static_cast<std::size_t>(id.layer)] + id.head;
+  }
+  head_id id(index_t flat) const {
+    if (flat < 0 || flat >= size())
+      throw argument_error("head number " + std::to_string(flat) + " is not in [0," + std::to_string(size()) + ")");
+    const auto next = std::upper_bound(first_.begin(), first_.end(), flat);
+    const index_t layer = static_cast<index_t>(next - first_.begin()) - 1;
+    return {layer, flat - first_[static_cast<std::size_t>(layer)]};
+  }
+
+  friend bool operator==(const head_layout&, const head_layout&) = default;
+
+ private:
+  static std::size_t checked(index_t n, const char* name) {
+    if (n < 0) throw argument_error(std::string(name) + " is " + std::to_string(n) + ", expected at least 0");
+    return static_cast<std::size_t>(n);
+  }
+  static index_t checked_heads(index_t n) { return static_cast<index_t>(checked(n, "heads of a layer")); }
+
+  std::vector<index_t> heads_;
+  std::vector<index_t> first_;  // flat number of each layer's first head; one past the end last
+};
+
+}  // namespace headred

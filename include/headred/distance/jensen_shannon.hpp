@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cmath>
+
+#include <headred/distance/row_forms.hpp>
+#include <headred/distance/token_pairs.hpp>
+
+namespace headred {
+
+/// Jensen-Shannon distance of two heads: the mean over query rows of the square root of the Jensen-Shannon divergence
+/// in bits, JSD = H((p+q)/2) - (H(p) + H(q))/2; the root of the divergence is the metric.
+/// Maps (T,S), rows sum to 1; result in [0,1], 1 for rows without a common key. Two zero rows are at 0, one at 1.
+/// Cost T S logarithms a pair of heads. Bian et al. (NAACL 2021), token level; Endres and Schindelin (2003).
+struct jensen_shannon : detail::token_distance<jensen_shannon> {
+  static constexpr std::string_view name = "jensen_shannon";
+
+  using terms = detail::entropy_terms;
+  static constexpr double one_constant = 1;
+
+  static detail::row_kind prepare(double*, index_t, double) { return detail::row_kind::regular; }
+  /// Divergence in bits -> distance.
+  template <int Lanes>
+  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& divergence) {
+    using vec = detail::pack<double, Lanes>;
+    const vec zero{}, one = detail::broadcast<vec>(1.);
+    return detail::sqrt_of<Lanes>(detail::select_less(divergence, zero, zero,
+                                                      detail::select_less(one, divergence, one, divergence)));
+  }
+  /// Below this divergence the difference of entropies has lost too many digits.
+  static bool close(double divergence) { return divergence < 4e-3; }
+  static double stable(const double* a, const double* b, index_t n) {
+    return std::min(1.0, std::sqrt(.5 / 0.69314718055994530942 * detail::jensen_shannon_terms(a, b, n)));
+  }
+};
+
+}  // namespace headred

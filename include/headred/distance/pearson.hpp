@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cmath>
+
+#include <headred/distance/row_forms.hpp>
+#include <headred/distance/token_pairs.hpp>
+
+namespace headred {
+
+/// Pearson distance of two heads: the mean over query rows of (1 - r) / 2, r the correlation of the two rows.
+/// Maps (T,S); result in [0,1]. A row is constant where |x - mean| <= 16 eps |x|: two constant rows are at 0, one
+/// constant row is at 1/2; two zero rows are at 0, a zero row and another at 1.
+/// Cost T S multiply-adds a pair of heads. Bian et al. (NAACL 2021), token level.
+struct pearson : detail::token_distance<pearson> {
+  static constexpr std::string_view name = "pearson";
+
+  using terms = detail::product_terms;
+  static constexpr double one_constant = .5;
+
+  /// Row -> centred unit vector, in two passes: the mean first.
+  static detail::row_kind prepare(double* row, index_t keys, double epsilon) {
+    double sum = 0, squares = 0, centred = 0;
+    for (index_t k = 0; k < keys; ++k) {
+      sum += row[k];
+      squares += row[k] * row[k];
+    }
+    const double mean = sum / static_cast<double>(keys);
+    for (index_t k = 0; k < keys; ++k) {
+      row[k] -= mean;
+      centred += row[k] * row[k];
+    }
+    const double norm = std::sqrt(centred);
+    if (norm <= 16 * epsilon * std::sqrt(squares)) {
+      for (index_t k = 0; k < keys; ++k) row[k] = 0;
+      return detail::row_kind::constant;
+    }
+    for (index_t k = 0; k < keys; ++k) row[k] /= norm;
+    return detail::row_kind::regular;
+  }
+  /// Correlation -> distance.
+  template <int Lanes>
+  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& r) {
+    using vec = detail::pack<double, Lanes>;
+    const vec one = detail::broadcast<vec>(1.);
+    const vec inside = detail::select_less(r, -one, -one, detail::select_less(one, r, one, r));
+    return .5 * (1. - inside);
+  }
+  static bool close(double r) { return r > 1 - 2e-3; }
+  /// |a - b|^2 / 4 for centred unit vectors.
+  static double stable(const double* a, const double* b, index_t n) {
+    return std::min(1.0, .25 * detail::squared_difference(a, b, n));
+  }
+};
+
+}  // namespace headred

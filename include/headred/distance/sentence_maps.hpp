@@ -1,0 +1,219 @@
+// The attention maps of all heads on one sentence: any element type, any strides, padding cut off, checked as read.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <headred/core/float16.hpp>
+#include <headred/core/head_layout.hpp>
+#include <headred/core/view.hpp>
+
+namespace headred {
+
+/// How one sentence's maps are to be read.
+struct sentence_options {
+  index_t length = -1;   ///< valid tokens from the first on, as queries and keys; -1: all
+  index_t queries = -1;  ///< valid query rows, where they differ from `length` (cross-attention)
+  index_t keys = -1;     ///< valid key columns, likewise
+  std::span<const std::uint8_t> query_mask{};  ///< nonzero: this query is valid (any positions); empty: see above
+  std::span<const std::uint8_t> key_mask{};    ///< nonzero: this key is valid
+  double scale = 1;                            ///< value = element * scale, for attention stored as integers
+};
+
+/// Element types that attention may be stored in; widened on read.
+template <class T>
+concept attention_element =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16> ||
+    (std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= 4);
+
+/// The type computed in unless the caller names one: float for elements of up to 32 bits that a float holds, else double.
+template <class T>
+using default_precision =
+    std::conditional_t<std::same_as<T, double> || (std::integral<T> && sizeof(T) > 2), double, float>;
+
+namespace detail {
+
+/// keys elements from `from`, `step` elements apart (or at the positions `at`), widened and scaled.
+using row_reader = void (*)(const void* from, index_t step, const index_t* at, index_t keys, double scale, double* row);
+
+template <class T>
+void read_elements(const void* from, index_t step, const index_t* at, index_t keys, double scale, double* row) {
+  const T* x = static_cast<const T*>(from);
+  const auto widen = [scale](T value) {
+    if constexpr (std::same_as<T, float16> || std::same_as<T, bfloat16>) {
+      return static_cast<double>(static_cast<float>(value)) * scale;
+    } else {
+      return static_cast<double>(value) * scale;
+    }
+  };
+  if (at != nullptr) {
+    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[at[k] * step]);
+  } else if (step == 1) {
+    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[k]);
+  } else {
+    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[k * step]);
+  }
+}
+
+/// One sentence's maps with the element type erased, so that the engines are compiled once for all of them.
+class sentence_maps {
+ public:
+  /// (L,H,T,S), layers of equal head counts; throws shape_error where it does not fit the layout or the options.
+  template <class T>
+  void assign(const head_layout& layout, const tensor_view<const T, 4>& attention, const sentence_options& options) {
+    begin<T>(layout, attention.extent(0), options);
+    for (index_t l = 0; l < attention.extent(0); ++l) add_layer(l, attention[l]);
+    end(options);
+  }
+  /// layers[l] is (H_l,T,S).
+  template <class T>
+  void assign(const head_layout& layout, std::span<const tensor_view<const T, 3>> layers,
+              const sentence_options& options) {
+    begin<T>(layout, static_cast<index_t>(layers.size()), options);
+    for (std::size_t l = 0; l < layers.size(); ++l) add_layer(static_cast<index_t>(l), layers[l]);
+    end(options);
+  }
+
+  index_t heads() const { return static_cast<index_t>(heads_.size()); }
+  index_t queries() const { return queries_; }  ///< valid query rows
+  index_t keys() const { return keys_; }        ///< valid key columns
+  bool empty() const { return queries_ <= 0 || keys_ <= 0; }
+
+  /// Row t of head h into `row[0..keys)`, divided by its sum; returns false for a row of zeros (nothing attended).
+  /// Throws data_error for entries that are not finite or negative and for a sum off from 1 by more than 1e-2.
+  bool read_row(index_t h, index_t t, double* row) const {
+    const map& m = heads_[static_cast<std::size_t>(h)];
+    const index_t at = query_at_.empty() ? t : query_at_[static_cast<std::size_t>(t)];
+    read_(m.data + at * m.row_bytes, m.step, key_at_.empty() ? nullptr : key_at_.data(), keys_, scale_, row);
+    const auto [sum, least] = sum_and_least(row);
+    if (!(std::abs(sum - 1) <= 1e-2) || least < 0) {
+      if (sum == 0 && least >= 0) return false;
+      fail(h, t, row, sum);
+    }
+    for (index_t k = 0; k < keys_; ++k) row[k] /= sum;
+    return true;
+  }
+
+ private:
+  struct map {
+    const unsigned char* data;
+    index_t row_bytes;  // from one query to the next
+    index_t step;       // from one key to the next, in elements
+  };
+
+  template <class T>
+  void begin(const head_layout& layout, index_t layers, const sentence_options& options) {
+    static_assert(attention_element<T>, "attention is stored as float, double, float16, bfloat16 or an integer");
+    if (layers != layout.layers())
+      throw shape_error("attention: " + std::to_string(layers) + " layers, expected " +
+                        std::to_string(layout.layers()));
+    if (!(options.scale > 0) || !std::isfinite(options.scale))
+      throw argument_error("attention: scale is " + std::to_string(options.scale) + ", expected a positive number");
+    layout_ = &layout;
+    scale_ = options.scale;
+    read_ = &read_elements<T>;
+    heads_.clear();
+    rows_ = cols_ = -1;
+  }
+
+  template <class T>
+  void add_layer(index_t l, const tensor_view<const T, 3>& maps) {
+    if (maps.extent(0) != layout_->heads(l))
+      throw shape_error("attention: layer " + std::to_string(l) + " is " + shape_text(maps.shape()) + ", expected " +
+                        std::to_string(layout_->heads(l)) + " heads");
+    if (maps.extent(0) == 0) return;
+    if (rows_ < 0) {
+      rows_ = maps.extent(1);
+      cols_ = maps.extent(2);
+    }
+    if (maps.extent(1) != rows_ || maps.extent(2) != cols_)
+      throw shape_error("attention: layer " + std::to_string(l) + " is " + shape_text(maps.shape()) +
+                        ", the layers before it have " + std::to_string(rows_) + " queries and " +
+                        std::to_string(cols_) + " keys");
+    for (index_t h = 0; h < maps.extent(0); ++h)
+      heads_.push_back({reinterpret_cast<const unsigned char*>(maps.data() + h * maps.stride(0)),
+                        maps.stride(1) * static_cast<index_t>(sizeof(T)), maps.stride(2)});
+  }
+
+  void end(const sentence_options& options) {
+    query_at_.clear();
+    key_at_.clear();
+    queries_ = choose("queries", rows_, options.queries, options.length, options.query_mask, query_at_);
+    keys_ = choose("keys", cols_, options.keys, options.length, options.key_mask, key_at_);
+  }
+
+  struct row_statistics {
+    double sum, least;
+  };
+  /// In an order that depends on the number of keys alone.
+  row_statistics sum_and_least(const double* row) const {
+    constexpr index_t lanes = 8;
+    std::array<double, lanes> sum{}, least{};
+    index_t k = 0;
+    for (; k + lanes <= keys_; k += lanes)
+      for (index_t i = 0; i < lanes; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        sum[at] += row[k + i];
+        least[at] = row[k + i] < least[at] ? row[k + i] : least[at];
+      }
+    for (index_t i = 0; k + i < keys_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      sum[at] += row[k + i];
+      least[at] = row[k + i] < least[at] ? row[k + i] : least[at];
+    }
+    row_statistics all{0, 0};
+    for (std::size_t i = 0; i < lanes; ++i) {
+      all.sum += sum[i];
+      all.least = std::min(all.least, least[i]);
+    }
+    return all;
+  }
+
+  [[noreturn]] void fail(index_t h, index_t t, const double* row, double sum) const {
+    const head_id id = layout_->id(h);
+    std::string what = "the row sums to " + std::to_string(sum) + ", expected 1 within 0.01 (or a row of zeros)";
+    for (index_t k = 0; k < keys_; ++k)
+      if (!std::isfinite(row[k]) || row[k] < 0) {
+        what = "key " + std::to_string(k) + " is " + std::to_string(row[k]) + ", expected a number >= 0";
+        break;
+      }
+    throw data_error("attention: " + what, {id.layer, id.head, t});
+  }
+
+  static index_t choose(const char* name, index_t available, index_t count, index_t length,
+                        std::span<const std::uint8_t> mask, std::vector<index_t>& positions) {
+    available = std::max<index_t>(available, 0);
+    if (!mask.empty()) {
+      if (static_cast<index_t>(mask.size()) != available)
+        throw shape_error("attention: the mask of the " + std::string(name) + " has " + std::to_string(mask.size()) +
+                          " entries, expected " + std::to_string(available));
+      for (index_t i = 0; i < available; ++i)
+        if (mask[static_cast<std::size_t>(i)] != 0) positions.push_back(i);
+      return static_cast<index_t>(positions.size());
+    }
+    if (count == -1) count = length;
+    if (count == -1) return available;
+    if (count < 0 || count > available)
+      throw shape_error("attention: " + std::to_string(count) + " valid " + name + ", expected 0 to " +
+                        std::to_string(available));
+    return count;
+  }
+
+  const head_layout* layout_ = nullptr;
+  std::vector<map> heads_;
+  std::vector<index_t> query_at_, key_at_;  // valid positions, where a mask gave them
+  row_reader read_ = nullptr;
+  index_t rows_ = -1, cols_ = -1;
+  index_t queries_ = 0, keys_ = 0;
+  double scale_ = 1;
+};
+
+}  // namespace detail
+}  // namespace headred

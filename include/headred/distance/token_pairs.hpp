@@ -1,0 +1,170 @@
+// The engine of the token-level distances: mean over query rows of a distance between two rows, for all pairs of heads.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <headred/core/grow_buffer.hpp>
+#include <headred/core/status.hpp>
+#include <headred/distance/policy.hpp>
+#include <headred/distance/sentence_maps.hpp>
+#include <headred/numeric/pair_tiles.hpp>
+
+namespace headred::detail {
+
+/// What a row is to a token-level distance. Zero rows come before every other rule.
+enum class row_kind : unsigned char { regular, constant, zero };
+
+/// Reused from sentence to sentence.
+template <class Real>
+struct token_workspace {
+  struct worker {
+    grow_buffer<double> rows;    // (N, padded keys): prepared rows of one token
+    grow_buffer<Real> slab;      // (keys, columns): the same transposed
+    grow_buffer<Real> table;     // (chunks, columns)
+    grow_buffer<Real> values;    // (columns, columns)
+    grow_buffer<double> line;    // (columns)
+    std::vector<row_kind> kinds;
+  };
+  std::vector<worker> workers;
+  grow_buffer<double> sums;  // (groups, columns, columns)
+};
+
+/// Tokens are summed in this many groups, whatever the number of threads, and the groups in order.
+inline index_t token_groups(index_t queries, index_t heads) {
+  return std::min<index_t>(queries, heads <= 256 ? 16 : 4);
+}
+
+inline constexpr int wide = native_lanes<double>;
+
+/// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys.
+template <class Op, class Real>
+void fill_table(const Real* slab, index_t keys, index_t columns, Real* table) {
+  constexpr int lanes = native_lanes<Real>;
+  using vec = pack<Real, lanes>;
+  for (index_t begin = 0; begin < keys; begin += Op::chunk)
+    for (index_t h = 0; h < columns; h += lanes) {
+      vec sum{};
+      for (index_t k = begin; k < std::min(keys, begin + Op::chunk); ++k) {
+        const vec x = load<vec>(slab + k * columns + h);
+        sum += x * log2_of<lanes>(x);
+      }
+      store(table + begin / Op::chunk * columns + h, sum);
+    }
+}
+
+/// One token: all row distances of it are added to `sums`.
+template <class Distance, class Real>
+void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums) {
+  using terms = typename Distance::terms;
+  const index_t heads = maps.heads(), keys = maps.keys();
+  const index_t columns = slab_columns<Real>(heads), row_size = padded<double, wide>(keys);
+  double* rows = own.rows.get(heads * row_size);
+  Real* slab = own.slab.get(keys * columns);
+  own.kinds.resize(static_cast<std::size_t>(heads));
+
+  bool special = false;
+  for (index_t h = 0; h < heads; ++h) {
+    double* row = rows + h * row_size;
+    std::fill(row + keys, row + row_size, 0.0);
+    row_kind& kind = own.kinds[static_cast<std::size_t>(h)];
+    kind = maps.read_row(h, token, row)
+               ? Distance::prepare(row, keys, static_cast<double>(std::numeric_limits<Real>::epsilon()))
+               : row_kind::zero;
+    special = special || kind != row_kind::regular;
+  }
+  constexpr index_t strip = 16;
+  for (index_t first = 0; first < columns; first += strip) {
+    const index_t last = std::min(columns, first + strip), used = std::min(heads, last);
+    for (index_t k = 0; k < keys; ++k) {
+      Real* to = slab + k * columns;
+      for (index_t h = first; h < used; ++h) to[h] = static_cast<Real>(rows[h * row_size + k]);
+      for (index_t h = std::max(first, used); h < last; ++h) to[h] = 0;
+    }
+  }
+  Real* table = nullptr;
+  if constexpr (terms::tabulated) {
+    table = own.table.get((keys + terms::chunk - 1) / terms::chunk * columns);
+    fill_table<terms>(slab, keys, columns, table);
+  }
+  Real* values = own.values.get(columns * columns);
+  pair_tiles<terms, Real>(slab, table, keys, columns, values);
+
+  double* line = own.line.get(columns);
+  for (index_t i = 0; i + 1 < heads; ++i) {
+    const Real* value = values + i * columns;
+    const index_t begin = (i + 1) / wide * wide;
+    bool close = false;
+    for (index_t j = begin; j < heads; j += wide) {
+      pack<double, wide> x{};
+      for (int l = 0; l < wide; ++l) x[l] = static_cast<double>(value[j + l]);
+      store(line + j, Distance::template finish<wide>(x));
+    }
+    for (index_t j = i + 1; j < heads; ++j) close = close | Distance::close(static_cast<double>(value[j]));
+    if (close)
+      for (index_t j = i + 1; j < heads; ++j)
+        if (Distance::close(static_cast<double>(value[j])))
+          line[j] = Distance::stable(rows + i * row_size, rows + j * row_size, row_size);
+    if (special) {
+      const row_kind a = own.kinds[static_cast<std::size_t>(i)];
+      for (index_t j = i + 1; j < heads; ++j) {
+        const row_kind b = own.kinds[static_cast<std::size_t>(j)];
+        if (a == row_kind::regular && b == row_kind::regular) continue;
+        if (a == b) {
+          line[j] = 0;
+        } else {
+          line[j] = a == row_kind::zero || b == row_kind::zero ? 1 : Distance::one_constant;
+        }
+      }
+    }
+    double* sum = sums + i * columns;
+    for (index_t j = i + 1; j < heads; ++j) sum[j] += line[j];
+  }
+}
+
+/// out (N,N): the mean over the sentence's query rows; computed in Real, close pairs in double.
+/// Cost: N^2/2 T S terms of the distance, in memory O(groups N^2 + workers N S).
+template <class Distance, class Real, class Runner>
+void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>& work, tensor_view<double, 2> out) {
+  const index_t heads = maps.heads(), queries = maps.queries(), columns = slab_columns<Real>(heads);
+  const index_t groups = token_groups(queries, heads);
+  work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
+  double* sums = work.sums.get(groups * columns * columns);
+  tasks.run(groups, [&](index_t g, int worker) {
+    double* own = sums + g * columns * columns;
+    std::fill(own, own + columns * columns, 0.0);
+    for (index_t t = queries * g / groups; t < queries * (g + 1) / groups; ++t)
+      add_token<Distance, Real>(maps, t, work.workers[static_cast<std::size_t>(worker)], own);
+  });
+  const double count = static_cast<double>(queries);
+  tasks.run(heads, [&](index_t i, int) {
+    out(i, i) = 0;
+    for (index_t j = i + 1; j < heads; ++j) {
+      double sum = 0;
+      for (index_t g = 0; g < groups; ++g) sum += sums[(g * columns + i) * columns + j];
+      out(i, j) = out(j, i) = std::min(1.0, sum / count);
+    }
+  });
+}
+
+/// Base of the token-level distances. Derived says, as static members, what it needs of the engine: `terms` (the sum over
+/// keys), `prepare` (one row), `finish` (sum -> distance), `close` and `stable` (which sums are too near to identity, and
+/// the form that serves there), `one_constant` (distance of a constant row to one that is not).
+template <class Derived>
+struct token_distance {
+  static constexpr distance_level level = distance_level::token;
+  template <class Real>
+  using workspace = token_workspace<Real>;
+
+  template <class Real, class Runner>
+  status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out) const {
+    token_pairs<Derived, Real>(tasks, maps, work, out);
+    return status::converged;
+  }
+
+  friend bool operator==(const token_distance&, const token_distance&) = default;
+};
+
+}  // namespace headred::detail

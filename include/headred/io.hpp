@@ -1,0 +1,10 @@
+// All readers and writers. Needs nlohmann-json beside Eigen.
+#pragma once
+
+#include <headred/io/atomic_file.hpp>
+#include <headred/io/dtype.hpp>
+#include <headred/io/mapped_file.hpp>
+#include <headred/io/npy.hpp>
+#include <headred/io/npy_header.hpp>
+#include <headred/io/plan_json.hpp>
+#include <headred/io/safetensors.hpp>

@@ -1,0 +1,201 @@
+// The text form of a plan: for people to read, and to read back.
+#pragma once
+
+#include <charconv>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <headred/prune/plan.hpp>
+
+namespace headred {
+
+/// One line a layer after a line that names schema, unit and number of layers; no line end after the last line:
+///
+///     prune_plan schema 1 unit head layers 3
+///     encoder_self 0: 0 4 7 (3 of 12)
+///     encoder_self 1: (0 of 12)
+///     decoder_self 0: 1 2 (2 of 6, groups 3+3)
+///
+/// The numbers are kept heads, or kept key/value groups in a plan of unit kv_group (then "of" counts groups, and their
+/// sizes are always given); `groups` lists the sizes of shared key/value groups.
+inline std::string to_text(const prune_plan& plan) {
+  std::string text = "prune_plan schema " + std::to_string(prune_plan::schema) + " unit ";
+  text += to_string(plan.unit());
+  index_t layers = 0;
+  for (const attention_kind kind : plan.layout().kinds()) layers += plan.layout().heads(kind).layers();
+  text += " layers " + std::to_string(layers);
+  const bool by_group = plan.unit() == prune_unit::kv_group;
+  for (const attention_kind kind : plan.layout().kinds()) {
+    const head_layout& heads = plan.layout().heads(kind);
+    for (index_t layer = 0; layer < heads.layers(); ++layer) {
+      const auto kept = by_group ? plan.kept_groups(kind, layer) : plan.kept(kind, layer);
+      const auto groups = plan.layout().groups(kind, layer);
+      text += "\n" + std::string(to_string(kind)) + " " + std::to_string(layer) + ":";
+      for (const index_t number : kept) text += " " + std::to_string(number);
+      text += " (" + std::to_string(kept.size()) + " of ";
+      text += std::to_string(by_group ? static_cast<index_t>(groups.size()) : heads.heads(layer));
+      if (!groups.empty() && (by_group || plan.layout().grouped(kind, layer))) {
+        text += ", groups ";
+        for (std::size_t i = 0; i < groups.size(); ++i) text += (i ? "+" : "") + std::to_string(groups[i]);
+      }
+      text += ")";
+    }
+  }
+  return text;
+}
+
+/// Prints to_text(plan).
+inline std::ostream& operator<<(std::ostream& out, const prune_plan& plan) { return out << to_text(plan); }
+
+namespace detail {
+
+// Takes a text apart from its front; every mismatch is an argument_error that names line and expectation.
+class plan_text_reader {
+ public:
+  explicit plan_text_reader(std::string_view text) : rest_(text) {}
+
+  bool at_end() const noexcept { return rest_.empty(); }
+  bool accept(std::string_view token) {
+    if (!rest_.starts_with(token)) return false;
+    rest_.remove_prefix(token.size());
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!accept(token)) fail("expected \"" + std::string(token) + "\"");
+  }
+  /// A line end, or the end of the text.
+  void expect_line_end() {
+    if (rest_.empty()) return;
+    if (!accept("\n")) fail("expected the end of the line");
+    ++line_;
+  }
+  /// Digits without sign or leading zeros.
+  index_t number(const char* what) {
+    index_t value = 0;
+    const char* const end = rest_.data() + rest_.size();
+    const auto [stop, problem] = std::from_chars(rest_.data(), end, value);
+    const auto digits = static_cast<std::size_t>(stop - rest_.data());
+    if (problem != std::errc() || value < 0 || rest_.front() == '-' || (rest_.front() == '0' && digits > 1))
+      fail(std::string("expected ") + what);
+    rest_.remove_prefix(digits);
+    return value;
+  }
+  attention_kind kind() {
+    for (const auto kind : {attention_kind::encoder_self, attention_kind::decoder_self, attention_kind::cross})
+      if (accept(to_string(kind))) return kind;
+    fail("expected an attention kind: encoder_self, decoder_self or cross");
+  }
+  prune_unit unit() {
+    for (const auto unit : {prune_unit::head, prune_unit::kv_group})
+      if (accept(to_string(unit))) return unit;
+    fail("unknown unit, expected head or kv_group");
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw argument_error("parse_plan: line " + std::to_string(line_) + ": " + what);
+  }
+
+ private:
+  std::string_view rest_;
+  index_t line_ = 1;
+};
+
+// What one line says about its layer.
+struct plan_line {
+  std::vector<index_t> kept;
+  index_t heads = 0;
+  std::vector<index_t> groups;
+};
+
+inline plan_line read_plan_line(plan_text_reader& in, prune_unit unit) {
+  plan_line line;
+  while (!in.accept(" (")) {
+    in.expect(" ");
+    line.kept.push_back(in.number("a number or \"(\""));
+  }
+  const index_t kept = in.number("the number kept");
+  if (kept != static_cast<index_t>(line.kept.size()))
+    in.fail("lists " + std::to_string(line.kept.size()) + " numbers but counts " + std::to_string(kept));
+  in.expect(" of ");
+  const index_t units = in.number("the number of units in the layer");
+  if (units > plan_layout::max_heads) in.fail("expected at most " + std::to_string(plan_layout::max_heads) + " units");
+  if (in.accept(", groups ")) {
+    do line.groups.push_back(in.number("the size of a group"));
+    while (in.accept("+"));
+  }
+  in.expect(")");
+  line.heads = units;
+  if (unit == prune_unit::kv_group) {
+    if (units != static_cast<index_t>(line.groups.size()))
+      in.fail("has " + std::to_string(line.groups.size()) + " groups but counts " + std::to_string(units));
+    line.heads = 0;
+    for (const index_t size : line.groups) {
+      if (size < 1 || size > plan_layout::max_heads - line.heads)
+        in.fail("expected group sizes of at least 1 that sum to at most " + std::to_string(plan_layout::max_heads));
+      line.heads += size;
+    }
+  }
+  return line;
+}
+
+}  // namespace detail
+
+/// The plan that to_text wrote; one line end after the last line is allowed.
+/// Throws argument_error, naming the line, for an unknown schema, unit or kind, a missing or repeated layer, a count that
+/// does not match, and everything that prune_plan and plan_layout refuse.
+inline prune_plan parse_plan(std::string_view text) {
+  detail::plan_text_reader in(text);
+  in.expect("prune_plan schema ");
+  const index_t schema = in.number("a schema version");
+  if (schema != prune_plan::schema)
+    in.fail("schema is " + std::to_string(schema) + ", expected " + std::to_string(prune_plan::schema));
+  in.expect(" unit ");
+  const prune_unit unit = in.unit();
+  in.expect(" layers ");
+  const index_t layers = in.number("the number of layers");
+  in.expect_line_end();
+
+  std::vector<std::pair<attention_kind, std::vector<detail::plan_line>>> kinds;
+  for (index_t read = 0; read < layers; ++read) {
+    if (in.at_end())
+      in.fail("a layer is missing, " + std::to_string(read) + " of " + std::to_string(layers) + " are given");
+    const attention_kind kind = in.kind();
+    in.expect(" ");
+    const index_t layer = in.number("a layer");
+    if (kinds.empty() || kinds.back().first != kind) kinds.push_back({kind, {}});
+    auto& lines = kinds.back().second;
+    if (const auto next = static_cast<index_t>(lines.size()); layer != next)
+      in.fail(std::string(to_string(kind)) + " layer " + std::to_string(layer) +
+              (layer < next ? " is given twice or late" : " comes early") + ", expected layer " + std::to_string(next));
+    in.expect(":");
+    lines.push_back(detail::read_plan_line(in, unit));
+    in.expect_line_end();
+  }
+  if (!in.at_end()) in.fail("expected the end after " + std::to_string(layers) + " layers");
+
+  plan_layout layout;
+  for (const auto& [kind, lines] : kinds) {
+    std::vector<index_t> heads;
+    std::vector<std::vector<index_t>> groups;
+    for (const auto& line : lines) {
+      heads.push_back(line.heads);
+      groups.push_back(line.groups);
+    }
+    layout.add(kind, head_layout(std::move(heads)), std::move(groups));
+  }
+  prune_plan plan = prune_plan::keep_nothing(std::move(layout), unit);
+  for (const auto& [kind, lines] : kinds) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto layer = static_cast<index_t>(i);
+      if (unit == prune_unit::head)
+        plan.set_kept(kind, layer, lines[i].kept);
+      else
+        plan.set_kept_groups(kind, layer, lines[i].kept);
+    }
+  }
+  return plan;
+}
+
+}  // namespace headred

@@ -1,0 +1,10 @@
+set(options "-DCMAKE_PREFIX_PATH=${PREFIX};${PREFIX_PATH}" -DIO=${IO})
+if(PART STREQUAL "version")
+  # SameMinorVersion: 0.1 is found, 0.0, 0.2 and 1.0 are not; the version is that of the header.
+  headred_configure("${SOURCE}/version" "${WORK}" ${options})
+else()
+  if(NOT IO)
+    list(APPEND options -DCMAKE_DISABLE_FIND_PACKAGE_xtensor=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+  endif()
+  headred_consume("${SOURCE}" "${WORK}" ${options})
+endif()

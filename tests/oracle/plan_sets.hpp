@@ -1,0 +1,66 @@
+// A plan as a plain set of kept heads, to check the algebra of plans against that of sets.
+#pragma once
+
+#include <set>
+#include <tuple>
+
+#include <headred/core/random.hpp>
+#include <headred/prune/plan.hpp>
+
+namespace headred_test::oracle {
+
+using kept_head = std::tuple<headred::attention_kind, headred::index_t, headred::index_t>;
+
+inline std::set<kept_head> kept_set(const headred::prune_plan& plan) {
+  std::set<kept_head> all;
+  for (const auto kind : plan.layout().kinds())
+    for (headred::index_t layer = 0; layer < plan.layout().heads(kind).layers(); ++layer)
+      for (const auto head : plan.kept(kind, layer)) all.insert({kind, layer, head});
+  return all;
+}
+
+// Layers of 0 to 7 heads in one to three kinds; with `grouped`, some layers share key/value heads unevenly.
+inline headred::plan_layout random_layout(std::uint64_t seed, bool grouped) {
+  const headred::random_stream random(seed, 31);
+  std::uint64_t draw = 0;
+  headred::plan_layout layout;
+  for (const auto kind :
+       {headred::attention_kind::cross, headred::attention_kind::encoder_self, headred::attention_kind::decoder_self}) {
+    if (!layout.kinds().empty() && random.below(draw++, 2) == 0) continue;
+    std::vector<headred::index_t> heads;
+    std::vector<std::vector<headred::index_t>> groups;
+    for (std::uint64_t layers = 1 + random.below(draw++, 5); layers > 0; --layers) {
+      heads.push_back(0);
+      groups.emplace_back();
+      for (std::uint64_t parts = random.below(draw++, 4); parts > 0; --parts) {
+        groups.back().push_back(static_cast<headred::index_t>(1 + random.below(draw++, grouped ? 3 : 1)));
+        heads.back() += groups.back().back();
+      }
+    }
+    layout.add(kind, headred::head_layout(heads), groups);
+  }
+  return layout;
+}
+
+// Keeps each unit with probability 1/2.
+inline headred::prune_plan random_units(const headred::plan_layout& layout, headred::prune_unit unit,
+                                        std::uint64_t seed) {
+  const headred::random_stream random(seed, 32);
+  std::uint64_t draw = 0;
+  headred::prune_plan plan(layout, unit);
+  for (const auto kind : layout.kinds()) {
+    for (headred::index_t layer = 0; layer < layout.heads(kind).layers(); ++layer) {
+      const auto all = unit == headred::prune_unit::head ? plan.kept(kind, layer) : plan.kept_groups(kind, layer);
+      std::vector<headred::index_t> kept;
+      for (const auto number : all)
+        if (random.below(draw++, 2) == 0) kept.push_back(number);
+      if (unit == headred::prune_unit::head)
+        plan.set_kept(kind, layer, kept);
+      else
+        plan.set_kept_groups(kind, layer, kept);
+    }
+  }
+  return plan;
+}
+
+}  // namespace headred_test::oracle

@@ -1,0 +1,91 @@
+# Opens a report in headless Chromium and uses it:
+#   cmake -DPAGE=report.html|FOLDER -DOUT=FOLDER [-DUSE=use_page.js] -P open_in_browser.cmake
+# Fails on any console message, on an uncaught error and when the page's script did not reach its end; leaves
+# screenshots of both colour schemes in OUT. Prints "skipped: ..." where there is no Chromium.
+cmake_minimum_required(VERSION 3.22)
+
+foreach(_name IN ITEMS PAGE OUT)
+  if(NOT ${_name})
+    message(FATAL_ERROR "open_in_browser: -D${_name}=... is missing")
+  endif()
+endforeach()
+if(NOT USE)
+  set(USE "${CMAKE_CURRENT_LIST_DIR}/use_page.js")
+endif()
+find_program(CHROMIUM NAMES chromium chromium-browser google-chrome google-chrome-stable)
+if(NOT CHROMIUM)
+  message(STATUS "skipped: no chromium to open the report with")
+  return()
+endif()
+get_filename_component(PAGE "${PAGE}" ABSOLUTE)
+get_filename_component(OUT "${OUT}" ABSOLUTE)
+if(IS_DIRECTORY "${PAGE}")
+  file(GLOB _pages "${PAGE}/*.html")
+else()
+  set(_pages "${PAGE}")
+endif()
+if(NOT _pages)
+  message(FATAL_ERROR "open_in_browser: no page in ${PAGE}")
+endif()
+
+file(MAKE_DIRECTORY "${OUT}")
+file(READ "${USE}" _use)
+set(_profile "${OUT}/profile")
+set(_browser "${CHROMIUM}" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars
+             "--user-data-dir=${_profile}" --enable-logging=stderr)
+
+function(_fail text)
+  message(SEND_ERROR "${text}")
+endfunction()
+
+foreach(_page IN LISTS _pages)
+  if(NOT EXISTS "${_page}")
+    message(FATAL_ERROR "open_in_browser: ${_page} does not exist")
+  endif()
+  get_filename_component(_stem "${_page}" NAME_WE)
+  # The driver is appended to a copy: the page under test has no hook for it.
+  set(_driven "${OUT}/${_stem}.driven.html")
+  configure_file("${_page}" "${_driven}" COPYONLY)
+  file(APPEND "${_driven}" "<script>${_use}</script>\n")
+
+  foreach(_width IN ITEMS 1280 400)
+    execute_process(
+      COMMAND ${_browser} --window-size=${_width},1000 --virtual-time-budget=3000 --dump-dom "file://${_driven}"
+      RESULT_VARIABLE _status OUTPUT_FILE "${OUT}/${_stem}.dom" ERROR_VARIABLE _log TIMEOUT 120)
+    file(READ "${OUT}/${_stem}.dom" _start LIMIT 4000)
+    string(REGEX MATCH "<html[^>]*>" _root "${_start}")
+    if(NOT _status EQUAL 0)
+      _fail("${_page} at ${_width} px: chromium ended with ${_status}\n${_log}")
+    elseif(_log MATCHES "[^\n]*CONSOLE[^\n]*")
+      _fail("${_page} at ${_width} px: ${CMAKE_MATCH_0}")
+    elseif(NOT _root MATCHES "data-ready=\"1\"" OR _root MATCHES "data-error")
+      _fail("${_page} at ${_width} px: the script did not reach its end: ${_root}")
+    elseif(NOT _root MATCHES "data-used=\"1\"")
+      _fail("${_page} at ${_width} px: the page could not be used to the end: ${_root}")
+    else()
+      message(STATUS "${_stem} at ${_width} px: ready, used, no console message")
+    endif()
+  endforeach()
+
+  foreach(_scheme IN ITEMS light dark)
+    set(_picture "${OUT}/${_stem}-${_scheme}.png")
+    file(REMOVE "${_picture}")
+    set(_preference 1)
+    if(_scheme STREQUAL "dark")
+      set(_preference 0)
+    endif()
+    execute_process(
+      COMMAND ${_browser} --window-size=1280,2400 --blink-settings=preferredColorScheme=${_preference}
+              "--screenshot=${_picture}" "file://${_page}"
+      RESULT_VARIABLE _status OUTPUT_QUIET ERROR_VARIABLE _log TIMEOUT 120)
+    set(_bytes 0)
+    if(EXISTS "${_picture}")
+      file(SIZE "${_picture}" _bytes)
+    endif()
+    if(_bytes LESS 20000 OR _log MATCHES "CONSOLE")
+      _fail("${_page}: no usable ${_scheme} screenshot (${_bytes} bytes)\n${_log}")
+    endif()
+  endforeach()
+  file(REMOVE "${_driven}" "${OUT}/${_stem}.dom")
+endforeach()
+file(REMOVE_RECURSE "${_profile}")
