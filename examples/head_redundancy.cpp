@@ -1,4 +1,5 @@
 // Which attention heads do the same? Redundancy matrices, clusters, the heads to keep, and a page to look at.
+// run: --out report --threads 2
 #include <chrono>
 #include <cmath>
 #include <functional>

@@ -1,11 +1,13 @@
 // Command lines of the examples: `--name value...`, checked as they are read.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace examples {
@@ -15,12 +17,14 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The words after the program's name, taken option by option.
+/// The words after the program's name, taken option by option. A word that starts with "--" is never a value.
 class arguments {
  public:
   arguments(int count, char** words) : words_(words + (count > 0 ? 1 : 0), words + count) {}
 
   bool empty() const { return at_ == words_.size(); }
+  bool contains(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
+
   /// The next option, such as "--out".
   std::string option() {
     const std::string word = words_[at_++];
@@ -28,41 +32,56 @@ class arguments {
     current_ = word;
     return word;
   }
-  /// The one value of the current option.
+  /// The one value of the current option, which may be given once.
   std::string value() {
-    if (empty()) throw usage_error(current_ + " needs a value");
-    return words_[at_++];
+    if (std::find(seen_.begin(), seen_.end(), current_) != seen_.end()) throw usage_error(current_ + " is given twice");
+    seen_.push_back(current_);
+    return next();
   }
   /// One or more values, up to the next option.
   std::vector<std::string> values() {
-    std::vector<std::string> all{value()};
-    while (!empty() && !words_[at_].starts_with("--")) all.push_back(words_[at_++]);
+    std::vector<std::string> all{next()};
+    while (has_value()) all.push_back(next());
     return all;
   }
-  template <class Number>
-  Number number() {
-    return parse<Number>(value(), current_);
-  }
-  /// "MIN:MAX"
-  template <class Number>
-  std::pair<Number, Number> range() {
+  /// A number for which accept(number) holds; `expected` says so in words.
+  template <class Number, class Accept>
+  Number number(const std::string& expected, const Accept& accept) {
     const std::string text = value();
-    const auto colon = text.find(':');
-    if (colon == std::string::npos) throw usage_error(current_ + " is '" + text + "', expected MIN:MAX");
-    return {parse<Number>(text.substr(0, colon), current_), parse<Number>(text.substr(colon + 1), current_)};
+    Number number{};
+    if (!parse(text, number) || !accept(number)) refuse(text, expected);
+    return number;
+  }
+  /// "MIN:MAX" for which accept(min, max) holds.
+  template <class Number, class Accept>
+  std::pair<Number, Number> range(const std::string& expected, const Accept& accept) {
+    const std::string text = value();
+    const std::string_view view = text;
+    const auto colon = view.find(':');
+    std::pair<Number, Number> range;
+    if (colon == std::string_view::npos || !parse(view.substr(0, colon), range.first) ||
+        !parse(view.substr(colon + 1), range.second) || !accept(range.first, range.second))
+      refuse(text, expected);
+    return range;
+  }
+  [[noreturn]] void refuse(const std::string& text, const std::string& expected) const {
+    throw usage_error(current_ + " is '" + text + "', expected " + expected);
   }
 
  private:
+  bool has_value() const { return !empty() && !words_[at_].starts_with("--"); }
+  std::string next() {
+    if (!has_value() || words_[at_].empty()) throw usage_error(current_ + " needs a value");
+    return words_[at_++];
+  }
   template <class Number>
-  static Number parse(const std::string& text, const std::string& option) {
-    Number number{};
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (problem != std::errc{} || end != text.data() + text.size())
-      throw usage_error(option + " is '" + text + "', expected a number");
-    return number;
+  static bool parse(std::string_view text, Number& number) {
+    const char* const last = text.data() + text.size();
+    const auto [end, problem] = std::from_chars(text.data(), last, number);
+    return problem == std::errc{} && end == last;
   }
 
-  std::vector<std::string> words_;
+  std::vector<std::string> words_, seen_;
   std::size_t at_ = 0;
   std::string current_;
 };

@@ -1,6 +1,7 @@
 // A progress bar with rate and time left; silent unless standard error is a terminal.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -17,24 +18,26 @@ class progress_bar {
 #if __has_include(<unistd.h>)
     shown_ = isatty(STDERR_FILENO) != 0;
 #endif
+    advance(0);
   }
   ~progress_bar() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
+    if (shown_) std::fputs("\r\033[K", stderr);
   }
   progress_bar(const progress_bar&) = delete;
   progress_bar& operator=(const progress_bar&) = delete;
 
   void advance(long done) {
     const auto now = clock::now();
-    if (!shown_ || (drawn_ && now - last_ < std::chrono::milliseconds(100))) return;
+    if (!shown_ || (done > 0 && now - last_ < std::chrono::milliseconds(100))) return;
     last_ = now;
-    drawn_ = true;
+    const auto filled = static_cast<std::size_t>(std::clamp(30.0 * double(done) / double(std::max(total_, 1L)), 0., 30.));
+    std::fprintf(stderr, "\r\033[K%s [%s%s] %ld/%ld", what_.c_str(), std::string(filled, '#').c_str(),
+                 std::string(30 - filled, '.').c_str(), done, total_);
     const double seconds = std::chrono::duration<double>(now - start_).count();
-    const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-    const double left = rate > 0 ? static_cast<double>(total_ - done) / rate : 0;
-    const int filled = total_ > 0 ? static_cast<int>(30 * done / total_) : 0;
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(30 - filled), '.');
-    std::fprintf(stderr, "\r\033[K%s [%s] %ld/%ld, %.1f/s, %.0f s left", what_.c_str(), bar.c_str(), done, total_, rate, left);
+    if (done > 0 && seconds > 0) {
+      const double rate = double(done) / seconds;
+      std::fprintf(stderr, ", %.3g/s, %.0f s left", rate, double(total_ - done) / rate);
+    }
     std::fflush(stderr);
   }
 
@@ -42,7 +45,7 @@ class progress_bar {
   using clock = std::chrono::steady_clock;
   std::string what_;
   long total_;
-  bool shown_ = false, drawn_ = false;
+  bool shown_ = false;
   clock::time_point start_ = clock::now(), last_ = start_;
 };
 

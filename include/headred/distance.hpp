@@ -4,6 +4,7 @@
 #include <headred/distance/bhattacharyya.hpp>
 #include <headred/distance/bootstrap.hpp>
 #include <headred/distance/canonical_correlation.hpp>
+#include <headred/distance/chance_corrected.hpp>
 #include <headred/distance/compare.hpp>
 #include <headred/distance/cosine.hpp>
 #include <headred/distance/distance_correlation.hpp>
@@ -14,3 +15,4 @@
 #include <headred/distance/pearson.hpp>
 #include <headred/distance/procrustes.hpp>
 #include <headred/distance/redundancy.hpp>
+#include <headred/distance/redundancy_state.hpp>

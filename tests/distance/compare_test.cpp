@@ -170,10 +170,11 @@ TEST_SUITE("real") {
         matrices.push_back(headred_test::oracle::npy_matrix(folder / set / (distance + ".npy")));
       REQUIRE(matrices.size() == 7);
       const auto table = hr::correlation_table(matrices);
+      const auto expected = summary[set]["correlation_of_matrices"].get<std::vector<std::vector<double>>>();
       double worst = 0;
-      for (int i = 0; i < 7; ++i)
-        for (int j = 0; j < 7; ++j)
-          worst = std::max(worst, std::abs(table(i, j) - summary[set]["correlation_of_matrices"][i][j].get<double>()));
+      for (std::size_t i = 0; i < 7; ++i)
+        for (std::size_t j = 0; j < 7; ++j)
+          worst = std::max(worst, std::abs(table(hr::index_t(i), hr::index_t(j)) - expected.at(i).at(j)));
       MESSAGE(std::string(set) << ": largest difference from the reference correlations " << worst);
       CHECK(worst <= 2e-15);
     }

@@ -1,4 +1,4 @@
-// main for the fuzz targets without libFuzzer: runs every file of the folders (and files) named; fails if there is none.
+// main for the fuzz targets without libFuzzer: runs every file named or in a folder named; fails if there is none.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -155,7 +155,9 @@ TEST_SUITE("io") {
         {std::string(1000000, '['), "plan JSON: is nested deeper than a plan is"},
         {std::string((16u << 20) + 1, ' '), "plan JSON: has 16777217 bytes, expected at most 16777216"},
     };
-    for (const auto& [text, message] : cases) {
+    for (const auto& wrong : cases) {
+      const std::string& text = wrong.first;
+      const std::string& message = wrong.second;
       CAPTURE(text.substr(0, 300));
       CHECK_THROWS_WITH_AS(hr::parse_plan_json(text), message.c_str(), hr::argument_error);
     }

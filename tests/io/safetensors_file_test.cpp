@@ -27,11 +27,12 @@ std::string safetensors(std::string json, const std::string& data) {
 }
 
 // attn.7 (1,1,2,2) U16 with the rows {.25, .75} and {1, 0}, then half (2) F16, then flag (1) BOOL
-const std::string small = safetensors(
-    R"({"__metadata__":{"scale":"0.0001"},"attn.7":{"dtype":"U16","shape":[1,1,2,2],"data_offsets":[0,8]},)"
-    R"("half":{"dtype":"F16","shape":[2],"data_offsets":[8,12]},"flag":{"dtype":"BOOL","shape":[1],"data_offsets":[12,13]}})",
-    little_endian(2500, 2) + little_endian(7500, 2) + little_endian(10000, 2) + little_endian(0, 2) +
-        little_endian(0x3c00, 2) + little_endian(0x8001, 2) + "\1");
+const std::string small =
+    safetensors(R"({"__metadata__":{"scale":"0.0001"},"attn.7":{"dtype":"U16","shape":[1,1,2,2],"data_offsets":[0,8]},)"
+                R"("half":{"dtype":"F16","shape":[2],"data_offsets":[8,12]},)"
+                R"("flag":{"dtype":"BOOL","shape":[1],"data_offsets":[12,13]}})",
+                little_endian(2500, 2) + little_endian(7500, 2) + little_endian(10000, 2) + little_endian(0, 2) +
+                    little_endian(0x3c00, 2) + little_endian(0x8001, 2) + "\1");
 
 }  // namespace
 
@@ -84,9 +85,9 @@ TEST_SUITE("io") {
 
   TEST_CASE("safetensors_file: unaligned data is loaded, and refused as a view") {
     // 3 bytes in front of a double, at every alignment of the whole file
-    const std::string text = safetensors(
-        R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F64","shape":[2],"data_offsets":[3,19]}})",
-        "abc" + raw_bytes(std::array{1.5, -2.5}));
+    const std::string text = safetensors(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                                         R"("b":{"dtype":"F64","shape":[2],"data_offsets":[3,19]}})",
+                                         "abc" + raw_bytes(std::array{1.5, -2.5}));
     headred::cpu be{{.threads = 1}};
     int views = 0;
     alignas(8) std::array<char, 512> memory{};

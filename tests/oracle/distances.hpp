@@ -48,10 +48,24 @@ inline wide norm_of(const wide_row& p) {
   return std::sqrt(squares);
 }
 
+// p/a - q/b without the rounding of either quotient, which for rows that differ by 1e-9 would show in the tenth digit.
+inline wide quotient_difference(wide p, wide a, wide q, wide b) {
+  return ((p - q) * (a + b) + (p + q) * (b - a)) / (2 * a * b);
+}
+
 inline wide half_squared_difference(const wide_row& p, wide p_size, const wide_row& q, wide q_size) {
   wide sum = 0;
-  for (std::size_t k = 0; k < p.size(); ++k) sum += (p[k] / p_size - q[k] / q_size) * (p[k] / p_size - q[k] / q_size);
+  for (std::size_t k = 0; k < p.size(); ++k) {
+    const wide difference = quotient_difference(p[k], p_size, q[k], q_size);
+    sum += difference * difference;
+  }
   return sum / 2;
+}
+
+inline wide sum_of(const wide_row& p) {
+  wide sum = 0;
+  for (const wide v : p) sum += v;
+  return sum;
 }
 
 // f(t) = (1+t) log1p(t) + (1-t) log1p(-t)
@@ -66,16 +80,19 @@ inline wide divergence_term(wide t) {
   return sum;
 }
 
-// JSD in nats
+// JSD in nats of the rows divided by their sums
 inline wide divergence(const wide_row& p, const wide_row& q) {
+  const wide a = sum_of(p), b = sum_of(q);
   wide sum = 0;
   for (std::size_t k = 0; k < p.size(); ++k) {
-    const wide total = p[k] + q[k];
-    if (total > 0) sum += total / 2 * divergence_term(std::abs(p[k] - q[k]) / total);
+    const wide total = p[k] / a + q[k] / b;
+    if (total > 0)
+      sum += total / 2 * divergence_term(std::min(1.0L, std::abs(quotient_difference(p[k], a, q[k], b)) / total));
   }
   return sum / 2;
 }
 
+// p, q as they were given.
 inline wide row_distance(const std::string& name, wide_row p, wide_row q, const distance_options& options) {
   const bool zero_p = norm_of(p) == 0, zero_q = norm_of(q) == 0;
   if (zero_p || zero_q) return zero_p == zero_q ? 0 : 1;
@@ -95,10 +112,11 @@ inline wide row_distance(const std::string& name, wide_row p, wide_row q, const 
   }
   if (name == "jensen_shannon") return std::sqrt(divergence(p, q) / std::log(2.0L));
   if (name == "bhattacharyya") {
+    const wide a = sum_of(p), b = sum_of(q);
     wide sum = 0;
     for (std::size_t k = 0; k < p.size(); ++k) {
-      const wide roots = std::sqrt(p[k]) + std::sqrt(q[k]);
-      if (roots > 0) sum += (p[k] - q[k]) / roots * ((p[k] - q[k]) / roots);
+      const wide roots = std::sqrt(p[k] / a) + std::sqrt(q[k] / b), difference = quotient_difference(p[k], a, q[k], b);
+      if (roots > 0) sum += difference / roots * (difference / roots);
     }
     return std::sqrt(sum / 2);
   }
@@ -165,27 +183,47 @@ inline wide_matrix whitened(const wide_matrix& c, const distance_options& option
   return c * eigen.eigenvectors() * factor.asDiagonal() * eigen.eigenvectors().transpose();
 }
 
-inline wide distance_correlation(const wide_matrix& x, const wide_matrix& y, const distance_options& options) {
-  const auto tokens = static_cast<wide>(x.rows());
-  const auto distances = [&](const wide_matrix& m) {
-    wide_matrix a(m.rows(), m.rows());
-    for (Eigen::Index i = 0; i < m.rows(); ++i)
-      for (Eigen::Index j = 0; j < m.rows(); ++j) a(i, j) = (m.row(i) - m.row(j)).norm();
-    wide_matrix c = a;
-    const wide divisor = options.unbiased ? tokens - 2 : tokens;
-    const wide whole = a.sum() / (options.unbiased ? (tokens - 1) * (tokens - 2) : tokens * tokens);
-    for (Eigen::Index i = 0; i < m.rows(); ++i)
-      for (Eigen::Index j = 0; j < m.rows(); ++j)
-        c(i, j) =
-            options.unbiased && i == j ? 0 : a(i, j) - a.row(i).sum() / divisor - a.col(j).sum() / divisor + whole;
-    // all rows equal, or all distances between rows equal, which U-centring takes away: nothing above rounding is left
-    if (centred(m, options.epsilon).norm() == 0 || c.norm() <= 16 * options.epsilon * std::sqrt(tokens) * a.norm())
-      c.setZero();
-    return c;
+// Double-centred (biased) or U-centred.
+inline wide_matrix double_centred(const wide_matrix& a, bool unbiased) {
+  const auto tokens = static_cast<wide>(a.rows());
+  const wide divisor = unbiased ? tokens - 2 : tokens;
+  const wide whole = a.sum() / (unbiased ? (tokens - 1) * (tokens - 2) : tokens * tokens);
+  wide_matrix c = a;
+  for (Eigen::Index i = 0; i < a.rows(); ++i)
+    for (Eigen::Index j = 0; j < a.rows(); ++j)
+      c(i, j) = unbiased && i == j ? 0 : a(i, j) - a.row(i).sum() / divisor - a.col(j).sum() / divisor + whole;
+  return c;
+}
+
+// a, b as they were given. What x = a / sum(a) and y differ by is carried along, so that twins do not cancel.
+inline wide distance_correlation(const wide_matrix& a, const wide_matrix& b, const distance_options& options) {
+  const wide_matrix x = normalised(a), y = normalised(b);
+  const Eigen::Index tokens = x.rows();
+  wide_matrix difference = x - y;
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    const wide sum_a = sum_of(row_of(a, t)), sum_b = sum_of(row_of(b, t));
+    if (sum_a == 0 || sum_b == 0) continue;
+    for (Eigen::Index k = 0; k < x.cols(); ++k) difference(t, k) = quotient_difference(a(t, k), sum_a, b(t, k), sum_b);
+  }
+  wide_matrix u(tokens, tokens), v(tokens, tokens), rest(tokens, tokens);  // distances, and u - v
+  for (Eigen::Index i = 0; i < tokens; ++i)
+    for (Eigen::Index j = 0; j < tokens; ++j) {
+      u(i, j) = (x.row(i) - x.row(j)).norm();
+      v(i, j) = (y.row(i) - y.row(j)).norm();
+      const wide product = (difference.row(i) - difference.row(j)).dot(x.row(i) - x.row(j) + y.row(i) - y.row(j));
+      rest(i, j) = u(i, j) + v(i, j) > 0 ? product / (u(i, j) + v(i, j)) : 0;
+    }
+  const wide_matrix c = double_centred(u, options.unbiased), d = double_centred(v, options.unbiased);
+  // all rows equal, or all distances between rows equal, which U-centring takes away: nothing above rounding is left
+  const auto nothing = [&](const wide_matrix& m, const wide_matrix& distances, const wide_matrix& centred_distances) {
+    return centred(m, options.epsilon).norm() == 0 ||
+           centred_distances.norm() <= 16 * options.epsilon * std::sqrt(static_cast<wide>(tokens)) * distances.norm();
   };
-  const wide_matrix a = distances(x), b = distances(y);
-  if (a.norm() == 0 || b.norm() == 0) return a.norm() == b.norm() ? 0 : 1;
-  const wide e = (a / a.norm() - b / b.norm()).squaredNorm() / 2;
+  const bool zero_x = nothing(x, u, c), zero_y = nothing(y, v, d);
+  if (zero_x || zero_y) return zero_x == zero_y ? 0 : 1;
+  const wide_matrix minus = double_centred(rest, options.unbiased), plus = c + d;
+  const wide p = c.norm(), q = d.norm(), q_minus_p = -minus.cwiseProduct(plus).sum() / (p + q);
+  const wide e = ((minus * (p + q) + plus * q_minus_p) / (2 * p * q)).squaredNorm() / 2;
   if (options.unbiased) return std::clamp<wide>(e, 0, 1);
   return e >= 1 ? 1 : e / (1 + std::sqrt(1 - e));
 }
@@ -193,10 +231,9 @@ inline wide distance_correlation(const wide_matrix& x, const wide_matrix& y, con
 // a, b: (T,S), rows as they were given.
 inline wide distance(const std::string& name, const wide_matrix& a, const wide_matrix& b,
                      const distance_options& options = {}) {
-  const wide_matrix x = normalised(a), y = normalised(b);
-  if (name == "distance_correlation") return distance_correlation(x, y, options);
+  if (name == "distance_correlation") return distance_correlation(a, b, options);
   if (name == "procrustes" || name == "canonical_correlation") {
-    wide_matrix c = centred(x, options.epsilon), d = centred(y, options.epsilon);
+    wide_matrix c = centred(normalised(a), options.epsilon), d = centred(normalised(b), options.epsilon);
     if (name == "canonical_correlation") {
       c = whitened(c, options);
       d = whitened(d, options);
@@ -205,8 +242,8 @@ inline wide distance(const std::string& name, const wide_matrix& a, const wide_m
     return options.squared ? rest * (2 - rest) : rest;
   }
   wide sum = 0;
-  for (Eigen::Index t = 0; t < x.rows(); ++t) sum += row_distance(name, row_of(x, t), row_of(y, t), options);
-  return std::min<wide>(1, sum / static_cast<wide>(x.rows()));
+  for (Eigen::Index t = 0; t < a.rows(); ++t) sum += row_distance(name, row_of(a, t), row_of(b, t), options);
+  return std::min<wide>(1, sum / static_cast<wide>(a.rows()));
 }
 
 }  // namespace headred_test::oracle

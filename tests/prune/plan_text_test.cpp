@@ -109,7 +109,9 @@ TEST_SUITE("prune") {
          "parse_plan: line 2: expected group sizes of at least 1 that sum to at most 4096"},
         {group + "cross 0: 2 (1 of 2, groups 2+2)", "prune_plan: cross layer 0: group 2 is not in [0,2)"},
     };
-    for (const auto& [text, message] : cases) {
+    for (const auto& wrong : cases) {
+      const std::string& text = wrong.first;
+      const std::string& message = wrong.second;
       CAPTURE(text);
       CHECK_THROWS_WITH_AS(hr::parse_plan(text), message.c_str(), hr::argument_error);
     }

@@ -303,7 +303,7 @@ TEST_SUITE("report") {
     CHECK(folder.files() == 1);
   }
 
-  // HEADRED_REPORT_PAGES names the folder where a browser test finds the pages; without it they are written and removed.
+  // HEADRED_REPORT_PAGES: the folder where a browser test finds the pages; without it they are written and removed.
   TEST_CASE("pages for the browser") {
     const scratch_folder scratch;
     const char* named = std::getenv("HEADRED_REPORT_PAGES");

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <headred/core/number_text.hpp>
 #include <headred/report/base64.hpp>
 #include <headred/report/safe_text.hpp>
 
@@ -89,7 +90,7 @@ TEST_SUITE("report") {
     CHECK(json_number(1e300) == "1e+300");
     CHECK(json_number(std::nan("")) == "null");
     CHECK(json_number(std::numeric_limits<double>::infinity()) == "null");
-    CHECK(headred::detail::number_text(-std::numeric_limits<double>::infinity()) == "-inf");
-    CHECK(headred::detail::number_text(std::nan("")) == "nan");
+    CHECK(headred::number_text(-std::numeric_limits<double>::infinity()) == "-inf");
+    CHECK(headred::number_text(std::nan("")) == "nan");
   }
 }

@@ -31,21 +31,36 @@ matrix checked_symmetric(const char* who, const char* what, const Matrix& input)
   matrix copy(n, n);
   double largest = 0;
   for (index_t i = 0; i < n; ++i) {
-    for (index_t j = 0; j < n; ++j) {
-      if (i == j) continue;
-      const double x = static_cast<double>(m(i, j));
-      if (!(x >= 0 && x <= 1e100))  // the bound keeps sums and squares finite
-        throw argument_error(entry_text(who, what, i, j, x) + ", expected in [0,1e100]");
-      copy(i, j) = x;
-      largest = std::max(largest, x);
+    double* const row = copy.data() + i * n;
+    if (m.stride(1) == 1) {
+      const auto* const x = m.data() + i * m.stride(0);
+      for (index_t j = 0; j < n; ++j) row[j] = static_cast<double>(x[j]);
+    } else {
+      for (index_t j = 0; j < n; ++j) row[j] = static_cast<double>(m(i, j));
     }
+    row[i] = 0;
+    bool valid = true;
+    for (index_t j = 0; j < n; ++j) valid &= row[j] >= 0 && row[j] <= 1e100;  // the bound keeps sums and squares finite
+    if (!valid) {
+      const auto bad = std::find_if(row, row + n, [](double x) { return !(x >= 0 && x <= 1e100); });
+      throw argument_error(entry_text(who, what, i, bad - row, *bad) + ", expected in [0,1e100]");
+    }
+    largest = std::max(largest, *std::max_element(row, row + n));
   }
-  for (index_t i = 0; i < n; ++i) {
-    for (index_t j = 0; j < i; ++j) {
-      if (std::abs(copy(i, j) - copy(j, i)) > 1e-6 * largest)
-        throw argument_error(entry_text(who, what, i, j, copy(i, j)) + " but " + std::string("its mirror image is ") +
-                             number_text(copy(j, i)) + ", expected a symmetric matrix");
-      copy(i, j) = copy(j, i) = 0.5 * (copy(i, j) + copy(j, i));
+  const double tolerance = 1e-6 * largest;
+  constexpr index_t block = 32;  // mirrored blocks of this size stay in the cache
+  for (index_t top = 0; top < n; top += block) {
+    for (index_t left = 0; left <= top; left += block) {
+      for (index_t i = top; i < std::min(top + block, n); ++i) {
+        for (index_t j = left; j < std::min(left + block, i); ++j) {
+          double &lower = copy(i, j), &upper = copy(j, i);
+          if (lower == upper) continue;
+          if (std::abs(lower - upper) > tolerance)
+            throw argument_error(entry_text(who, what, i, j, lower) + " but its mirror image is " + number_text(upper) +
+                                 ", expected a symmetric matrix");
+          lower = upper = 0.5 * (lower + upper);
+        }
+      }
     }
   }
   return copy;

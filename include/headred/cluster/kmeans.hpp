@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -66,8 +65,9 @@ class kmeans_worker {
   kmeans_worker(const packed_points& points, const kmeans_options& options)
       : points_(&points),
         options_(&options),
-        labels_(padded(points)),
-        previous_(padded(points)),
+        labels_(static_cast<std::size_t>(points.count)),
+        previous_(labels_.size()),
+        squares_(padded(points)),
         nearest_(padded(points)),
         candidates_(2 + static_cast<std::size_t>(std::log(static_cast<double>(options.count)))),
         centres_(options.count, points.rows.cols()),
@@ -103,7 +103,7 @@ class kmeans_worker {
   bool better_than(const kmeans_worker& other) const { return best_.better_than(other.best_); }
 
   kmeans_result result() const {
-    const auto labels = std::span(best_labels_).first(static_cast<std::size_t>(points_->count));
+    const std::vector<index_t>& labels = best_labels_;
     kmeans_result r;
     r.clusters = make_clustering(labels, options_->count);
     if (!best_.settled) r.clusters.status = status::not_converged;
@@ -130,20 +130,22 @@ class kmeans_worker {
 
   static std::size_t padded(const packed_points& points) { return static_cast<std::size_t>(points.columns.cols()); }
 
-  static constexpr index_t lanes = packed_points::lanes;
-  static constexpr index_t tile = 4;
-
-  /// sum[t][i] = |x_{first + i} - centre[t]|^2: four centres by eight points at once, in registers.
-  void squared_distances(const double* const (&centre)[tile], index_t first, double (&sum)[tile][lanes]) const {
+  /// squares_[i] = |x_i - centre|^2 for all points, four coordinates a pass.
+  void measure(const double* centre) {
     const index_t n = points_->columns.cols(), dimensions = points_->columns.rows();
-    for (auto& row : sum) std::fill_n(row, lanes, 0.0);
-    for (index_t d = 0; d < dimensions; ++d) {
-      const double* const x = points_->columns.data() + d * n + first;
-      for (index_t t = 0; t < tile; ++t) {
-        const double c = centre[t][d];
-        for (index_t i = 0; i < lanes; ++i) sum[t][i] += (x[i] - c) * (x[i] - c);
+    const double* x = points_->columns.data();
+    double* const sum = squares_.data();
+    std::fill(squares_.begin(), squares_.end(), 0.0);
+    index_t d = 0;
+    for (; d + 4 <= dimensions; d += 4, x += 4 * n) {
+      const double c0 = centre[d], c1 = centre[d + 1], c2 = centre[d + 2], c3 = centre[d + 3];
+      for (index_t i = 0; i < n; ++i) {
+        const double a = x[i] - c0, b = x[i + n] - c1, e = x[i + 2 * n] - c2, f = x[i + 3 * n] - c3;
+        sum[i] += (a * a + b * b) + (e * e + f * f);
       }
     }
+    for (; d < dimensions; ++d, x += n)
+      for (index_t i = 0; i < n; ++i) sum[i] += (x[i] - centre[d]) * (x[i] - centre[d]);
   }
 
   const double* point(index_t i) const { return points_->rows.data() + i * points_->rows.cols(); }
@@ -153,7 +155,7 @@ class kmeans_worker {
   index_t choose_centres(const random_stream& draws) {
     const index_t n = points_->count;
     std::uint64_t draw = 0;
-    std::fill(nearest_.begin(), nearest_.end(), std::numeric_limits<double>::infinity());
+    std::fill(nearest_.begin(), nearest_.end(), 0.0);
     add_centre(0, static_cast<index_t>(draws.below(draw++, static_cast<std::uint64_t>(n))));
     for (index_t c = 1; c < options_->count; ++c) {
       double total = 0;
@@ -166,27 +168,22 @@ class kmeans_worker {
   }
 
   /// The candidate that would leave the least sum of squared distances to the nearest centre; the first of equals.
-  index_t best_candidate() const {
-    const auto count = static_cast<index_t>(candidates_.size());
+  index_t best_candidate() {
+    constexpr index_t lanes = packed_points::lanes;
     index_t winner = candidates_.front();
     double least = std::numeric_limits<double>::infinity();
-    for (index_t c = 0; c < count; c += tile) {
-      const double* centre[tile];  // past the last candidate the last one again, which changes nothing
-      for (index_t t = 0; t < tile; ++t)
-        centre[t] = point(candidates_[static_cast<std::size_t>(std::min(c + t, count - 1))]);
-      double total[tile][lanes] = {}, squares[tile][lanes];
-      for (index_t first = 0; first < points_->columns.cols(); first += lanes) {
-        squared_distances(centre, first, squares);
-        const double* const nearest = nearest_.data() + first;  // 0 for the padding
-        for (index_t t = 0; t < tile; ++t)
-          for (index_t i = 0; i < lanes; ++i) total[t][i] += std::min(squares[t][i], nearest[i]);
-      }
-      for (index_t t = 0; t < std::min(tile, count - c); ++t) {
-        const double sum = std::accumulate(total[t], total[t] + lanes, 0.0);
-        if (sum < least) {
-          least = sum;
-          winner = candidates_[static_cast<std::size_t>(c + t)];
+    for (const index_t candidate : candidates_) {
+      measure(point(candidate));
+      double total[lanes] = {};
+      for (index_t first = 0; first < points_->columns.cols(); first += lanes)  // nearest_ is 0 for the padding
+        for (index_t l = 0; l < lanes; ++l) {
+          const auto at = static_cast<std::size_t>(first + l);
+          total[l] += std::min(squares_[at], nearest_[at]);
         }
+      const double sum = std::accumulate(total, total + lanes, 0.0);
+      if (sum < least) {
+        least = sum;
+        winner = candidate;
       }
     }
     return winner;
@@ -195,15 +192,9 @@ class kmeans_worker {
   /// Makes a point the centre c and updates the squared distances to the nearest centre.
   void add_centre(index_t c, index_t i) {
     std::copy_n(point(i), points_->rows.cols(), centres_.data() + c * centres_.cols());
-    const double* const centre[tile] = {point(i), point(i), point(i), point(i)};
-    double squares[tile][lanes];
-    for (index_t first = 0; first < points_->columns.cols(); first += lanes) {
-      squared_distances(centre, first, squares);
-      for (index_t l = 0; l < lanes; ++l) {
-        double& nearest = nearest_[static_cast<std::size_t>(first + l)];
-        nearest = first + l < points_->count ? std::min(nearest, squares[0][l]) : 0;
-      }
-    }
+    measure(point(i));
+    for (std::size_t j = 0; j < labels_.size(); ++j)
+      nearest_[j] = c == 0 ? squares_[j] : std::min(nearest_[j], squares_[j]);
   }
 
   /// The point where the running sum of nearest_ passes target; never one that is a centre already.
@@ -219,28 +210,14 @@ class kmeans_worker {
     return last;  // rounding carried the target past the end
   }
 
-  /// labels_ and nearest_: the nearest of the first k centres, ties to the lowest; `lanes` points by `tile` centres at once.
+  /// labels_ and nearest_: the nearest of the first k centres, ties to the lowest.
   void assign(index_t k) {
-    for (index_t first = 0; first < points_->columns.cols(); first += lanes) {
-      double least[lanes];
-      double label[lanes] = {};  // as double, so that the selection below vectorises; exact below 2^53
-      std::fill_n(least, lanes, std::numeric_limits<double>::infinity());
-      for (index_t c = 0; c < k; c += tile) {
-        const double* centre[tile];  // past the last centre the last one again, which changes nothing
-        for (index_t t = 0; t < tile; ++t) centre[t] = centres_.data() + std::min(c + t, k - 1) * centres_.cols();
-        double sum[tile][lanes];
-        squared_distances(centre, first, sum);
-        for (index_t t = 0; t < tile; ++t) {
-          const double id = static_cast<double>(std::min(c + t, k - 1));
-          for (index_t i = 0; i < lanes; ++i) {
-            label[i] = sum[t][i] < least[i] ? id : label[i];
-            least[i] = sum[t][i] < least[i] ? sum[t][i] : least[i];
-          }
-        }
-      }
-      for (index_t i = 0; i < lanes; ++i) {
-        labels_[static_cast<std::size_t>(first + i)] = static_cast<index_t>(label[i]);
-        nearest_[static_cast<std::size_t>(first + i)] = least[i];
+    for (index_t c = 0; c < k; ++c) {
+      measure(centres_.data() + c * centres_.cols());
+      for (std::size_t i = 0; i < labels_.size(); ++i) {
+        const bool nearer = c == 0 || squares_[i] < nearest_[i];
+        labels_[i] = nearer ? c : labels_[i];
+        nearest_[i] = nearer ? squares_[i] : nearest_[i];
       }
     }
   }
@@ -298,6 +275,7 @@ class kmeans_worker {
   const packed_points* points_;
   const kmeans_options* options_;
   std::vector<index_t> labels_, previous_, best_labels_;
+  std::vector<double> squares_;      // as last measured
   std::vector<double> nearest_;      // squared distance to the nearest centre
   std::vector<index_t> candidates_;  // for the next centre of a start
   matrix centres_, best_centres_;    // (K,D)

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <headred/core/error.hpp>
+#include <headred/core/float16.hpp>
 #include <headred/core/view.hpp>
 
 namespace headred {
@@ -83,6 +84,14 @@ concept viewable_range = !viewable_self<A> && !viewable_member<A> && !viewable_e
                            { *a.data() } -> std::convertible_to<double>;
                          };
 
+/// DLDataTypeCode of an element type: 0 signed, 1 unsigned, 2 IEEE float, 4 bfloat, 6 bool.
+template <class T>
+inline constexpr int dlpack_code = std::is_same_v<T, bool>                                     ? 6
+                                   : std::is_floating_point_v<T> || std::is_same_v<T, float16> ? 2
+                                   : std::is_same_v<T, bfloat16>                               ? 4
+                                   : std::is_unsigned_v<T>                                     ? 1
+                                                                                               : 0;
+
 inline void require_rank(index_t found, int expected) {
   if (found != expected)
     throw shape_error("as_view: the tensor has rank " + std::to_string(found) + ", expected " +
@@ -137,7 +146,8 @@ constexpr auto as_view(A&& a) {
   } else if constexpr (detail::viewable_range<A>) {
     return tensor_view<std::remove_pointer_t<decltype(a.data())>, 1>(a.data(), {static_cast<index_t>(a.size())});
   } else {
-    static_assert(!sizeof(A), "as_view: no known view of this type; build a tensor_view from pointer, shape and strides");
+    static_assert(!sizeof(A),
+                  "as_view: no known view of this type; build a tensor_view from pointer, shape and strides");
   }
 }
 
@@ -167,15 +177,9 @@ tensor_view<T, Rank> as_view(A&& a) {
   } else {
     detail::require_rank(static_cast<index_t>(a.ndim), Rank);
     if (static_cast<int>(a.device.device_type) != 1) throw argument_error("as_view: the tensor is not in host memory");
-    // DLDataTypeCode: 0 signed, 1 unsigned, 2 IEEE float, 4 bfloat
-    constexpr int code = std::is_floating_point_v<value> ? 2 : std::is_unsigned_v<value> ? 1 : 0;
-    if constexpr (std::is_arithmetic_v<value>) {
-      if (static_cast<int>(a.dtype.code) != code || static_cast<int>(a.dtype.bits) != int(8 * sizeof(value)) ||
-          static_cast<int>(a.dtype.lanes) != 1)
-        throw argument_error("as_view: the tensor's element type is not the one asked for");
-    } else if (static_cast<int>(a.dtype.bits) != int(8 * sizeof(value))) {
-      throw argument_error("as_view: the tensor's elements have " + std::to_string(int(a.dtype.bits)) + " bits");
-    }
+    if (static_cast<int>(a.dtype.code) != detail::dlpack_code<value> ||
+        static_cast<int>(a.dtype.bits) != int(8 * sizeof(value)) || static_cast<int>(a.dtype.lanes) != 1)
+      throw argument_error("as_view: the tensor's element type is not the one asked for");
     shape_t<Rank> shape{}, strides{};
     for (int i = 0; i < Rank; ++i) shape[static_cast<std::size_t>(i)] = static_cast<index_t>(a.shape[i]);
     strides = row_major_strides(shape);
@@ -188,9 +192,9 @@ tensor_view<T, Rank> as_view(A&& a) {
 
 /// Whether as_view accepts the type without naming a rank or element type.
 template <class A>
-concept viewable = detail::viewable_self<A> || detail::viewable_member<A> || detail::viewable_eigen<A> ||
-                   detail::viewable_mdspan<A> || (detail::viewable_xtensor<A> && (detail::static_rank_of<A> > 0)) ||
-                   detail::viewable_range<A>;
+concept viewable =
+    detail::viewable_self<A> || detail::viewable_member<A> || detail::viewable_eigen<A> || detail::viewable_mdspan<A> ||
+    (detail::viewable_xtensor<A> && (detail::static_rank_of<A> > 0)) || detail::viewable_range<A>;
 
 /// Whether as_view gives a view of this rank without naming it.
 template <class A, int Rank>

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include <headred/core/config.hpp>
 
@@ -16,6 +17,15 @@ class grow_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  grow_buffer() = default;
+  grow_buffer(grow_buffer&& other) noexcept
+      : memory_(std::move(other.memory_)), capacity_(std::exchange(other.capacity_, 0)) {}
+  grow_buffer& operator=(grow_buffer&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    capacity_ = std::exchange(other.capacity_, 0);
+    return *this;
+  }
+
   T* get(index_t n) {
     if (n > capacity_) {
       memory_.reset();

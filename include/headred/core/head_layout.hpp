@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,11 +23,21 @@ class head_layout {
   explicit head_layout(std::vector<index_t> heads_per_layer) : heads_(std::move(heads_per_layer)) {
     first_.reserve(heads_.size() + 1);
     first_.push_back(0);
-    for (const index_t h : heads_) first_.push_back(first_.back() + checked_heads(h));
+    for (const index_t h : heads_) {
+      if (checked_heads(h) > std::numeric_limits<index_t>::max() - first_.back())
+        throw argument_error("head_layout: the number of heads overflows");
+      first_.push_back(first_.back() + h);
+    }
   }
 
   index_t layers() const noexcept { return static_cast<index_t>(heads_.size()); }
-  index_t heads(index_t layer) const { return heads_.at(static_cast<std::size_t>(layer)); }
+  /// Number of heads of one layer. Throws argument_error for a layer that is not there.
+  index_t heads(index_t layer) const {
+    if (layer < 0 || layer >= layers())
+      throw argument_error("layer " + std::to_string(layer) + " is not in a layout of " + std::to_string(layers()) +
+                           " layers");
+    return heads_[static_cast<std::size_t>(layer)];
+  }
   const std::vector<index_t>& heads_per_layer() const noexcept { return heads_; }
   /// Number of heads in all.
   index_t size() const noexcept { return first_.empty() ? 0 : first_.back(); }

@@ -1,6 +1,7 @@
 // matrix: results of N x N numbers on the host (redundancy matrices, correlations).
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,16 @@
 
 namespace headred {
 
-/// Owning row-major matrix of doubles in host memory; starts as zeros. Throws shape_error for a negative extent.
+/// Owning row-major matrix of doubles in host memory; starts as zeros. Throws shape_error for a negative extent
+/// or a size that overflows.
 class matrix {
  public:
   matrix() = default;
   matrix(index_t rows, index_t cols) : rows_(rows), cols_(cols) {
     if (rows < 0 || cols < 0)
       throw shape_error("matrix: negative extent in (" + std::to_string(rows) + "," + std::to_string(cols) + ")");
+    if (cols > 0 && rows > std::numeric_limits<index_t>::max() / index_t{sizeof(double)} / cols)
+      throw shape_error("matrix: the size of (" + std::to_string(rows) + "," + std::to_string(cols) + ") overflows");
     values_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
   }
 

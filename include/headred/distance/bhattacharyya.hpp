@@ -17,13 +17,13 @@ struct bhattacharyya : detail::token_distance<bhattacharyya> {
   using terms = detail::product_terms;
   static constexpr double one_constant = 1;
 
-  /// Row -> square roots: a unit vector.
-  static detail::row_kind prepare(double* row, index_t keys, double /*epsilon*/) {
-    constexpr int lanes = native_lanes<double>;
-    using vec = detail::pack<double, lanes>;
-    // the row's memory is padded with zeros to whole packs
-    for (index_t k = 0; k < keys; k += lanes) detail::store(row + k, detail::sqrt_of<lanes>(detail::load<vec>(row + k)));
-    return detail::row_kind::regular;
+  static detail::row_form prepare(double*, index_t, index_t, double sum, double) {
+    return {detail::row_kind::regular, 0, sum};
+  }
+  /// What enters the sum over keys: square roots, a unit vector.
+  template <int Lanes>
+  static HEADRED_INLINE detail::pack<double, Lanes> entry(const detail::pack<double, Lanes>& x) {
+    return detail::sqrt_of<Lanes>(x);
   }
   /// Bhattacharyya coefficient -> distance.
   template <int Lanes>
@@ -34,9 +34,9 @@ struct bhattacharyya : detail::token_distance<bhattacharyya> {
     return detail::sqrt_of<Lanes>(detail::select_less(rest, zero, zero, rest));
   }
   static bool close(double coefficient) { return coefficient > 1 - 1e-2; }
-  /// sqrt of 1 - BC = |a - b|^2 / 2 for square roots.
-  static double stable(const double* a, const double* b, index_t n) {
-    return std::min(1.0, std::sqrt(.5 * detail::squared_difference(a, b, n)));
+  /// sqrt of 1 - BC = sum (sqrt p - sqrt q)^2 / 2.
+  static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
+    return std::min(1.0, std::sqrt(.5 * detail::squared_root_difference(a, b, keys)));
   }
 };
 

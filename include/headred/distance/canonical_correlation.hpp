@@ -27,9 +27,9 @@ struct canonical_correlation {
   double variance = .99;  ///< share kept by `truncated`; in (0,1]
 
   /// Centres and whitens one map; false if nothing is left.
-  bool prepare(double* x, index_t tokens, index_t keys, double epsilon) const {
+  bool prepare(double* x, index_t tokens, index_t keys, double epsilon, grow_buffer<double>& scratch) const {
     if (!detail::centre_columns(x, tokens, keys, epsilon)) return false;
-    detail::whiten(x, tokens, keys, kind, kind == whitening::truncated ? variance : lambda);
+    detail::whiten(x, tokens, keys, kind, kind == whitening::truncated ? variance : lambda, scratch);
     return true;
   }
 

@@ -4,6 +4,7 @@
 
 #include <headred/distance/row_forms.hpp>
 #include <headred/distance/token_pairs.hpp>
+#include <headred/numeric/vector_loops.hpp>
 
 namespace headred {
 
@@ -16,13 +17,10 @@ struct cosine : detail::token_distance<cosine> {
   using terms = detail::product_terms;
   static constexpr double one_constant = 1;
 
-  /// Row -> unit vector.
-  static detail::row_kind prepare(double* row, index_t keys, double /*epsilon*/) {
-    double squares = 0;
-    for (index_t k = 0; k < keys; ++k) squares += row[k] * row[k];
-    const double norm = std::sqrt(squares);
-    for (index_t k = 0; k < keys; ++k) row[k] /= norm;
-    return detail::row_kind::regular;
+  /// Scale: the row's length.
+  static detail::row_form prepare(double* row, index_t /*keys*/, index_t padded_keys, double /*sum*/,
+                                  double /*epsilon*/) {
+    return {detail::row_kind::regular, 0, std::sqrt(detail::inner_product(row, row, padded_keys))};
   }
   /// Inner product of unit vectors -> distance.
   template <int Lanes>
@@ -33,8 +31,8 @@ struct cosine : detail::token_distance<cosine> {
   }
   static bool close(double product) { return product > 1 - 1e-3; }
   /// |a - b|^2 / 2 for unit vectors.
-  static double stable(const double* a, const double* b, index_t n) {
-    return std::min(1.0, .5 * detail::squared_difference(a, b, n));
+  static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
+    return std::min(1.0, .5 * detail::squared_difference<detail::row_scale::length>(a, b, keys));
   }
 };
 

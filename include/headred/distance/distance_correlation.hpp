@@ -9,7 +9,6 @@
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
-#include <headred/distance/row_forms.hpp>
 #include <headred/distance/sentence_maps.hpp>
 #include <headred/numeric/centred_distances.hpp>
 #include <headred/numeric/pair_tiles.hpp>
@@ -21,7 +20,7 @@ namespace detail {
 template <class Real>
 struct correlation_workspace {
   struct worker {
-    grow_buffer<double> map, distances;
+    grow_buffer<double> map, distances;  // of one head; of a close pair
     grow_buffer<Real> slab, values;
   };
   std::vector<worker> workers;
@@ -98,21 +97,24 @@ struct distance_correlation {
         }
         pair_tiles<product_terms, Real>(slab, nullptr, count, columns, values);
         for (index_t i = 0; i + 1 < heads; ++i)
-          for (index_t j = i + 1; j < heads; ++j)
-            sum[i * columns + j] += static_cast<double>(values[i * columns + j]);
+          for (index_t j = i + 1; j < heads; ++j) sum[i * columns + j] += static_cast<double>(values[i * columns + j]);
       }
     });
-    tasks.run(heads, [&](index_t i, int) {
+    tasks.run(heads, [&](index_t i, int worker) {
       out(i, i) = 0;
       for (index_t j = i + 1; j < heads; ++j) {
         double product = 0;
         for (index_t g = 0; g < groups; ++g) product += sums[(g * columns + i) * columns + j];
-        const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0, zero_j = work.zero[static_cast<std::size_t>(j)] != 0;
+        const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0,
+                   zero_j = work.zero[static_cast<std::size_t>(j)] != 0;
         double d = 0;
         if (zero_i || zero_j) {
           d = zero_i == zero_j ? 0 : 1;
         } else {
-          d = finish(product, vectors + i * stride, vectors + j * stride, stride);
+          const auto residual = [&] {
+            return close_residual(maps, i, j, work.workers[static_cast<std::size_t>(worker)]);
+          };
+          d = finish(product, vectors + i * stride, vectors + j * stride, stride, residual);
         }
         out(i, j) = out(j, i) = d;
       }
@@ -121,16 +123,31 @@ struct distance_correlation {
   }
 
  private:
-  /// Inner product of unit vectors -> distance; recomputed in double where the product's rounding would show.
-  double finish(double product, const double* a, const double* b, index_t n) const {
+  /// Inner product of unit vectors -> distance; recomputed in double where the product's rounding would show, and from
+  /// the maps where that of the vectors would.
+  template <class Residual>
+  double finish(double product, const double* a, const double* b, index_t n, const Residual& residual) const {
     const double rest = 1 - product;
     if (rest < 4e-3) {
-      const double e = std::clamp(.5 * detail::squared_difference(a, b, n), 0.0, 1.0);
+      double e = .5 * detail::squared_distance(a, b, n);
+      if (e > 0 && e < 1e-6) e = residual();
+      e = std::clamp(e, 0.0, 1.0);
       return unbiased ? e : e / (1 + std::sqrt(1 - e));
     }
     if (unbiased) return std::clamp(rest, 0.0, 1.0);
     if (product < .05) product = detail::inner_product(a, b, n);  // the root magnifies errors near 0
     return 1 - std::sqrt(std::clamp(product, 0.0, 1.0));
+  }
+
+  template <class Worker>
+  double close_residual(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
+    using namespace detail;
+    const index_t tokens = maps.queries(), keys = maps.keys(), row_size = padded<double, native_lanes<double>>(keys);
+    double* difference = own.map.get(2 * tokens * row_size);
+    double* total = difference + tokens * row_size;
+    for (index_t t = 0; t < tokens; ++t) maps.read_pair(i, j, t, difference + t * row_size, total + t * row_size);
+    return centred_residual(difference, total, tokens, row_size, unbiased,
+                            own.distances.get(2 * tokens * (tokens + 1)));
   }
 };
 

@@ -17,19 +17,21 @@ struct jensen_shannon : detail::token_distance<jensen_shannon> {
   using terms = detail::entropy_terms;
   static constexpr double one_constant = 1;
 
-  static detail::row_kind prepare(double*, index_t, double) { return detail::row_kind::regular; }
+  static detail::row_form prepare(double*, index_t, index_t, double sum, double) {
+    return {detail::row_kind::regular, 0, sum};
+  }
   /// Divergence in bits -> distance.
   template <int Lanes>
   static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& divergence) {
     using vec = detail::pack<double, Lanes>;
     const vec zero{}, one = detail::broadcast<vec>(1.);
-    return detail::sqrt_of<Lanes>(detail::select_less(divergence, zero, zero,
-                                                      detail::select_less(one, divergence, one, divergence)));
+    return detail::sqrt_of<Lanes>(
+        detail::select_less(divergence, zero, zero, detail::select_less(one, divergence, one, divergence)));
   }
   /// Below this divergence the difference of entropies has lost too many digits.
   static bool close(double divergence) { return divergence < 4e-3; }
-  static double stable(const double* a, const double* b, index_t n) {
-    return std::min(1.0, std::sqrt(.5 / 0.69314718055994530942 * detail::jensen_shannon_terms(a, b, n)));
+  static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
+    return std::min(1.0, std::sqrt(.5 / 0.69314718055994530942 * detail::jensen_shannon_terms(a, b, keys)));
   }
 };
 

@@ -22,7 +22,7 @@ template <class Real>
 struct matrix_workspace {
   struct worker {
     grow_buffer<Real> product, scratch;
-    grow_buffer<double> line;
+    grow_buffer<double> line, dense;
   };
   std::vector<worker> workers;
   grow_buffer<double> matrices;  // (N,T,S): prepared, Frobenius norm 1
@@ -82,11 +82,13 @@ void prepare_matrices(const Distance& distance, Runner& tasks, const sentence_ma
   Real* narrow = work.narrow.get(heads * size);
   work.zero.resize(static_cast<std::size_t>(heads));
   work.content.resize(static_cast<std::size_t>(heads));
-  tasks.run(heads, [&](index_t h, int) {
+  work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
+  tasks.run(heads, [&](index_t h, int worker) {
     double* x = matrices + h * size;
     for (index_t t = 0; t < tokens; ++t)
       if (!maps.read_row(h, t, x + t * n)) std::fill(x + t * n, x + (t + 1) * n, 0.0);
-    const bool any = distance.prepare(x, tokens, n, static_cast<double>(std::numeric_limits<Real>::epsilon()));
+    const bool any = distance.prepare(x, tokens, n, static_cast<double>(std::numeric_limits<Real>::epsilon()),
+                                      work.workers[static_cast<std::size_t>(worker)].dense);
     work.zero[static_cast<std::size_t>(h)] = any ? 0 : 1;
     if (any) {
       normalise(x, size);
@@ -125,7 +127,6 @@ void nuclear_pairs(Runner& tasks, index_t heads, index_t tokens, index_t n, matr
         to[i * lanes + l] = position < heads ? narrow[head_at(position) * size + i] : Real(0);
     }
   });
-  work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
   for (index_t i = 0; i < heads; ++i) out(i, i) = 0;
 
   tasks.run(heads * groups, [&](index_t task, int worker) {
@@ -133,7 +134,7 @@ void nuclear_pairs(Runner& tasks, index_t heads, index_t tokens, index_t n, matr
     if ((g + 1) * lanes <= first + 1) return;  // every pair of this task belongs to another one
     auto& own = work.workers[static_cast<std::size_t>(worker)];
     Real* product = own.product.get(n * n * lanes);
-    Real* scratch = own.scratch.get(4 * n * lanes);
+    Real* scratch = own.scratch.get(5 * n * lanes);
     double* line = own.line.get(2 * n);
     double norms[lanes];
     const index_t a = head_at(first);
@@ -143,7 +144,8 @@ void nuclear_pairs(Runner& tasks, index_t heads, index_t tokens, index_t n, matr
       const index_t second = g * lanes + l;
       if (second <= first || second >= heads) continue;
       const index_t b = head_at(second);
-      const bool zero_a = work.zero[static_cast<std::size_t>(a)] != 0, zero_b = work.zero[static_cast<std::size_t>(b)] != 0;
+      const bool zero_a = work.zero[static_cast<std::size_t>(a)] != 0,
+                 zero_b = work.zero[static_cast<std::size_t>(b)] != 0;
       const double* x = matrices + a * size;
       const double* y = matrices + b * size;
       double rest = 1 - norms[l];
@@ -151,7 +153,7 @@ void nuclear_pairs(Runner& tasks, index_t heads, index_t tokens, index_t n, matr
         rest = zero_a == zero_b ? 0 : 1;
       } else if (rest < 2e-3) {
         const bool same = std::memcmp(x, y, static_cast<std::size_t>(size) * sizeof(double)) == 0;
-        rest = same ? 0 : procrustes_residual(x, y, tokens, n);
+        rest = same ? 0 : procrustes_residual(x, y, tokens, n, own.dense);
       }
       out(a, b) = out(b, a) = finish(std::clamp(rest, 0.0, 1.0));
     }

@@ -73,6 +73,12 @@ status all_pairs(const D& distance, Runner& tasks, const sentence_maps& maps,
   }
 }
 
+template <class View>
+constexpr void require_host_memory() {
+  static_assert(std::same_as<typename std::remove_const_t<View>::space, host_space>,
+                "attention lies in a device's memory: copy it to the host before a host backend reads it");
+}
+
 /// The type computed in: the caller's, or what the elements ask for.
 template <class Asked, class T>
 using precision_of = std::conditional_t<std::is_void_v<Asked>, default_precision<T>, Asked>;
@@ -86,6 +92,7 @@ using precision_of = std::conditional_t<std::is_void_v<Asked>, default_precision
 template <class Precision = void, host_backend Backend, viewable_as<4> Attention, distance_policy Distance>
 matrix pairwise(Backend& be, Attention&& attention, const Distance& distance, const sentence_options& options = {}) {
   const auto view = as_view(attention);
+  detail::require_host_memory<decltype(view)>();
   using value = typename decltype(view)::value_type;
   using real = detail::precision_of<Precision, value>;
   const head_layout layout(view.extent(0), view.extent(1));
@@ -108,14 +115,18 @@ template <class Precision = void, host_backend Backend, viewable_as<2> A, viewab
 double distance(Backend& be, A&& a, B&& b, const Distance& policy) {
   const auto x = as_view(a);
   const auto y = as_view(b);
+  detail::require_host_memory<decltype(x)>();
+  detail::require_host_memory<decltype(y)>();
   using value = typename decltype(x)::value_type;
-  static_assert(std::same_as<value, typename decltype(y)::value_type>, "distance: a and b have different element types");
+  static_assert(std::same_as<value, typename decltype(y)::value_type>,
+                "distance: a and b have different element types");
   using real = detail::precision_of<Precision, value>;
   if (x.shape() != y.shape())
     throw shape_error(std::string(Distance::name) + ": b is " + shape_text(y.shape()) + ", expected " +
                       shape_text(x.shape()));
-  const tensor_view<const value, 3> layers[] = {{x.data(), {1, x.extent(0), x.extent(1)}, {0, x.stride(0), x.stride(1)}},
-                                                {y.data(), {1, y.extent(0), y.extent(1)}, {0, y.stride(0), y.stride(1)}}};
+  const tensor_view<const value, 3> layers[] = {
+      {x.data(), {1, x.extent(0), x.extent(1)}, {0, x.stride(0), x.stride(1)}},
+      {y.data(), {1, y.extent(0), y.extent(1)}, {0, y.stride(0), y.stride(1)}}};
   const head_layout layout(2, 1);
   detail::sentence_maps maps;
   maps.assign(layout, std::span<const tensor_view<const value, 3>>(layers), {});
@@ -135,12 +146,12 @@ double distance(Backend& be, A&& a, B&& b, const Distance& policy) {
 template <host_backend Backend, viewable_as<4> Attention>
 void validate_attention(Backend& be, Attention&& attention, const sentence_options& options = {}) {
   const auto view = as_view(attention);
+  detail::require_host_memory<decltype(view)>();
   using value = typename decltype(view)::value_type;
   const head_layout layout(view.extent(0), view.extent(1));
   detail::sentence_maps maps;
   maps.assign(layout, tensor_view<const value, 4>(view), options);
-  if (maps.empty())
-    throw shape_error("attention: " + shape_text(view.shape()) + " holds no valid token");
+  if (maps.empty()) throw shape_error("attention: " + shape_text(view.shape()) + " holds no valid token");
   task_runner<Backend> tasks(be);
   tasks.run(maps.heads(), [&](index_t h, int) {
     std::vector<double> row(static_cast<std::size_t>(maps.keys()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include <headred/distance/row_forms.hpp>
@@ -17,25 +18,18 @@ struct pearson : detail::token_distance<pearson> {
   using terms = detail::product_terms;
   static constexpr double one_constant = .5;
 
-  /// Row -> centred unit vector, in two passes: the mean first.
-  static detail::row_kind prepare(double* row, index_t keys, double epsilon) {
-    double sum = 0, squares = 0, centred = 0;
-    for (index_t k = 0; k < keys; ++k) {
-      sum += row[k];
-      squares += row[k] * row[k];
-    }
+  /// Shift: the row's mean; scale: the length of what is left, in a second pass.
+  static detail::row_form prepare(double* row, index_t keys, index_t padded_keys, double sum, double epsilon) {
     const double mean = sum / static_cast<double>(keys);
+    double squares = 0, centred = 0;
     for (index_t k = 0; k < keys; ++k) {
-      row[k] -= mean;
-      centred += row[k] * row[k];
+      squares += row[k] * row[k];
+      centred += (row[k] - mean) * (row[k] - mean);
     }
+    std::fill(row + keys, row + padded_keys, mean);
     const double norm = std::sqrt(centred);
-    if (norm <= 16 * epsilon * std::sqrt(squares)) {
-      for (index_t k = 0; k < keys; ++k) row[k] = 0;
-      return detail::row_kind::constant;
-    }
-    for (index_t k = 0; k < keys; ++k) row[k] /= norm;
-    return detail::row_kind::regular;
+    if (norm <= 16 * epsilon * std::sqrt(squares)) return {detail::row_kind::constant, mean, 1};
+    return {detail::row_kind::regular, mean, norm};
   }
   /// Correlation -> distance.
   template <int Lanes>
@@ -47,8 +41,8 @@ struct pearson : detail::token_distance<pearson> {
   }
   static bool close(double r) { return r > 1 - 2e-3; }
   /// |a - b|^2 / 4 for centred unit vectors.
-  static double stable(const double* a, const double* b, index_t n) {
-    return std::min(1.0, .25 * detail::squared_difference(a, b, n));
+  static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
+    return std::min(1.0, .25 * detail::squared_difference<detail::row_scale::centred_length>(a, b, keys));
   }
 };
 

@@ -23,7 +23,7 @@ struct procrustes {
   bool squared = false;
 
   /// Centres one map; false if nothing is left.
-  bool prepare(double* x, index_t tokens, index_t keys, double epsilon) const {
+  bool prepare(double* x, index_t tokens, index_t keys, double epsilon, grow_buffer<double>&) const {
     return detail::centre_columns(x, tokens, keys, epsilon);
   }
 

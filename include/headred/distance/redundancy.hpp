@@ -46,6 +46,7 @@ class redundancy {
   template <class Precision = void, viewable_as<4> Attention>
   bool add(Attention&& attention, const sentence_options& options = {}) {
     const auto view = as_view(attention);
+    detail::require_host_memory<decltype(view)>();
     using value = typename decltype(view)::value_type;
     maps_.assign(layout_, tensor_view<const value, 4>(view), options);
     return add_maps<detail::precision_of<Precision, value>>();

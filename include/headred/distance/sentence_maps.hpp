@@ -14,14 +14,15 @@
 #include <headred/core/float16.hpp>
 #include <headred/core/head_layout.hpp>
 #include <headred/core/view.hpp>
+#include <headred/numeric/simd.hpp>
 
 namespace headred {
 
 /// How one sentence's maps are to be read.
 struct sentence_options {
-  index_t length = -1;   ///< valid tokens from the first on, as queries and keys; -1: all
-  index_t queries = -1;  ///< valid query rows, where they differ from `length` (cross-attention)
-  index_t keys = -1;     ///< valid key columns, likewise
+  index_t length = -1;                         ///< valid tokens from the first on, as queries and keys; -1: all
+  index_t queries = -1;                        ///< valid query rows, where they differ from `length` (cross-attention)
+  index_t keys = -1;                           ///< valid key columns, likewise
   std::span<const std::uint8_t> query_mask{};  ///< nonzero: this query is valid (any positions); empty: see above
   std::span<const std::uint8_t> key_mask{};    ///< nonzero: this key is valid
   double scale = 1;                            ///< value = element * scale, for attention stored as integers
@@ -29,9 +30,8 @@ struct sentence_options {
 
 /// Element types that attention may be stored in; widened on read.
 template <class T>
-concept attention_element =
-    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16> ||
-    (std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= 4);
+concept attention_element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> ||
+                            std::same_as<T, bfloat16> || (std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= 4);
 
 /// The type computed in unless the caller names one: float for elements of up to 32 bits that a float holds, else double.
 template <class T>
@@ -81,24 +81,61 @@ class sentence_maps {
     end(options);
   }
 
+  /// After the N heads come the same N again, with their queries in the order given: row t of head N + h is row order[t]
+  /// of head h (chance_corrected compares against such heads).
+  void append_permuted(std::span<const index_t> order) {
+    permuted_.assign(order.begin(), order.end());
+    single_heads_ = static_cast<index_t>(heads_.size());
+    for (index_t h = 0; h < single_heads_; ++h) heads_.push_back(heads_[static_cast<std::size_t>(h)]);
+  }
+
   index_t heads() const { return static_cast<index_t>(heads_.size()); }
   index_t queries() const { return queries_; }  ///< valid query rows
   index_t keys() const { return keys_; }        ///< valid key columns
   bool empty() const { return queries_ <= 0 || keys_ <= 0; }
 
-  /// Row t of head h into `row[0..keys)`, divided by its sum; returns false for a row of zeros (nothing attended).
+  /// Row t of head h into `row[0..keys)` as it was given; returns its sum, 0 for a row of zeros (nothing attended).
   /// Throws data_error for entries that are not finite or negative and for a sum off from 1 by more than 1e-2.
-  bool read_row(index_t h, index_t t, double* row) const {
+  double read_raw_row(index_t h, index_t t, double* row) const {
     const map& m = heads_[static_cast<std::size_t>(h)];
+    if (h >= single_heads_) t = permuted_[static_cast<std::size_t>(t)];
     const index_t at = query_at_.empty() ? t : query_at_[static_cast<std::size_t>(t)];
     read_(m.data + at * m.row_bytes, m.step, key_at_.empty() ? nullptr : key_at_.data(), keys_, scale_, row);
     const auto [sum, least] = sum_and_least(row);
     if (!(std::abs(sum - 1) <= 1e-2) || least < 0) {
-      if (sum == 0 && least >= 0) return false;
+      if (sum == 0 && least >= 0) return 0;
       fail(h, t, row, sum);
     }
+    return sum;
+  }
+  /// The same, divided by its sum; false for a row of zeros.
+  bool read_row(index_t h, index_t t, double* row) const {
+    const double sum = read_raw_row(h, t, row);
+    if (sum == 0) return false;
     for (index_t k = 0; k < keys_; ++k) row[k] /= sum;
     return true;
+  }
+  /// p - q and p + q for rows t of heads i and j divided by their sums, without the rounding of either quotient in the
+  /// difference; both padded with zeros to whole packs.
+  void read_pair(index_t i, index_t j, index_t t, double* difference, double* total) const {
+    constexpr int lanes = native_lanes<double>;
+    const index_t size = padded<double, lanes>(keys_);
+    double a = read_raw_row(i, t, total), b = read_raw_row(j, t, difference);
+    double change = 0;  // b - a, from what the entries differ by
+    for (index_t k = 0; k < keys_; ++k) change += difference[k] - total[k];
+    if (a == 0 || b == 0) {  // a row of zeros stays what it is under any scale
+      a = a == 0 ? 1 : a;
+      b = b == 0 ? 1 : b;
+      change = b - a;
+    }
+    const double twice = a + b, unit = 1 / (2 * (a * b));
+    for (index_t k = 0; k < keys_; ++k) {
+      const double u = total[k] - difference[k], v = total[k] + difference[k];
+      difference[k] = (u * twice + v * change) * unit;
+      total[k] = (v * twice + u * change) * unit;
+    }
+    std::fill(difference + keys_, difference + size, 0.0);
+    std::fill(total + keys_, total + size, 0.0);
   }
 
  private:
@@ -147,6 +184,7 @@ class sentence_maps {
     key_at_.clear();
     queries_ = choose("queries", rows_, options.queries, options.length, options.query_mask, query_at_);
     keys_ = choose("keys", cols_, options.keys, options.length, options.key_mask, key_at_);
+    single_heads_ = static_cast<index_t>(heads_.size());
   }
 
   struct row_statistics {
@@ -177,7 +215,7 @@ class sentence_maps {
   }
 
   [[noreturn]] void fail(index_t h, index_t t, const double* row, double sum) const {
-    const head_id id = layout_->id(h);
+    const head_id id = layout_->id(h < single_heads_ ? h : h - single_heads_);
     std::string what = "the row sums to " + std::to_string(sum) + ", expected 1 within 0.01 (or a row of zeros)";
     for (index_t k = 0; k < keys_; ++k)
       if (!std::isfinite(row[k]) || row[k] < 0) {
@@ -211,6 +249,8 @@ class sentence_maps {
   std::vector<index_t> query_at_, key_at_;  // valid positions, where a mask gave them
   row_reader read_ = nullptr;
   index_t rows_ = -1, cols_ = -1;
+  std::vector<index_t> permuted_;
+  index_t single_heads_ = 0;  // heads from here on are permuted ones
   index_t queries_ = 0, keys_ = 0;
   double scale_ = 1;
 };

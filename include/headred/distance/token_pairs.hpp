@@ -9,6 +9,7 @@
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
+#include <headred/distance/row_forms.hpp>
 #include <headred/distance/sentence_maps.hpp>
 #include <headred/numeric/pair_tiles.hpp>
 
@@ -17,16 +18,23 @@ namespace headred::detail {
 /// What a row is to a token-level distance. Zero rows come before every other rule.
 enum class row_kind : unsigned char { regular, constant, zero };
 
+/// Its kind, and the shift and scale that make (x - shift) / scale of it.
+struct row_form {
+  row_kind kind;
+  double shift, scale;
+};
+
 /// Reused from sentence to sentence.
 template <class Real>
 struct token_workspace {
   struct worker {
-    grow_buffer<double> rows;    // (N, padded keys): prepared rows of one token
-    grow_buffer<Real> slab;      // (keys, columns): the same transposed
-    grow_buffer<Real> table;     // (chunks, columns)
-    grow_buffer<Real> values;    // (columns, columns)
-    grow_buffer<double> line;    // (columns)
-    std::vector<row_kind> kinds;
+    grow_buffer<double> rows;   // (N, padded keys): rows of one token as given
+    grow_buffer<Real> entries;  // (N, padded keys): what enters the sums over keys
+    grow_buffer<Real> slab;     // (keys, columns): the same transposed
+    grow_buffer<Real> table;    // (chunks, columns)
+    grow_buffer<Real> values;   // (columns, columns)
+    grow_buffer<double> line;   // (columns)
+    std::vector<row_form> forms;
   };
   std::vector<worker> workers;
   grow_buffer<double> sums;  // (groups, columns, columns)
@@ -62,25 +70,32 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
   const index_t heads = maps.heads(), keys = maps.keys();
   const index_t columns = slab_columns<Real>(heads), row_size = padded<double, wide>(keys);
   double* rows = own.rows.get(heads * row_size);
+  Real* entries = own.entries.get(heads * row_size);
   Real* slab = own.slab.get(keys * columns);
-  own.kinds.resize(static_cast<std::size_t>(heads));
+  own.forms.resize(static_cast<std::size_t>(heads));
 
+  using doubles = pack<double, wide>;
   bool special = false;
   for (index_t h = 0; h < heads; ++h) {
     double* row = rows + h * row_size;
     std::fill(row + keys, row + row_size, 0.0);
-    row_kind& kind = own.kinds[static_cast<std::size_t>(h)];
-    kind = maps.read_row(h, token, row)
-               ? Distance::prepare(row, keys, static_cast<double>(std::numeric_limits<Real>::epsilon()))
-               : row_kind::zero;
-    special = special || kind != row_kind::regular;
+    const double sum = maps.read_raw_row(h, token, row);
+    row_form& form = own.forms[static_cast<std::size_t>(h)];
+    form = sum == 0
+               ? row_form{row_kind::zero, 0, 1}
+               : Distance::prepare(row, keys, row_size, sum, static_cast<double>(std::numeric_limits<Real>::epsilon()));
+    special = special || form.kind != row_kind::regular;
+    const double unit = 1 / form.scale;
+    for (index_t k = 0; k < row_size; k += wide)
+      store_converted(entries + h * row_size + k,
+                      Distance::template entry<wide>((load<doubles>(row + k) - form.shift) * unit));
   }
   constexpr index_t strip = 16;
   for (index_t first = 0; first < columns; first += strip) {
     const index_t last = std::min(columns, first + strip), used = std::min(heads, last);
     for (index_t k = 0; k < keys; ++k) {
       Real* to = slab + k * columns;
-      for (index_t h = first; h < used; ++h) to[h] = static_cast<Real>(rows[h * row_size + k]);
+      for (index_t h = first; h < used; ++h) to[h] = entries[h * row_size + k];
       for (index_t h = std::max(first, used); h < last; ++h) to[h] = 0;
     }
   }
@@ -92,25 +107,24 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
   Real* values = own.values.get(columns * columns);
   pair_tiles<terms, Real>(slab, table, keys, columns, values);
 
+  const auto scaled = [&](index_t h) {
+    const row_form& form = own.forms[static_cast<std::size_t>(h)];
+    return scaled_row{rows + h * row_size, form.shift, form.scale};
+  };
   double* line = own.line.get(columns);
   for (index_t i = 0; i + 1 < heads; ++i) {
     const Real* value = values + i * columns;
-    const index_t begin = (i + 1) / wide * wide;
+    for (index_t j = (i + 1) / wide * wide; j < heads; j += wide)
+      store(line + j, Distance::template finish<wide>(load_converted<doubles>(value + j)));
     bool close = false;
-    for (index_t j = begin; j < heads; j += wide) {
-      pack<double, wide> x{};
-      for (int l = 0; l < wide; ++l) x[l] = static_cast<double>(value[j + l]);
-      store(line + j, Distance::template finish<wide>(x));
-    }
     for (index_t j = i + 1; j < heads; ++j) close = close | Distance::close(static_cast<double>(value[j]));
     if (close)
       for (index_t j = i + 1; j < heads; ++j)
-        if (Distance::close(static_cast<double>(value[j])))
-          line[j] = Distance::stable(rows + i * row_size, rows + j * row_size, row_size);
+        if (Distance::close(static_cast<double>(value[j]))) line[j] = Distance::stable(scaled(i), scaled(j), keys);
     if (special) {
-      const row_kind a = own.kinds[static_cast<std::size_t>(i)];
+      const row_kind a = own.forms[static_cast<std::size_t>(i)].kind;
       for (index_t j = i + 1; j < heads; ++j) {
-        const row_kind b = own.kinds[static_cast<std::size_t>(j)];
+        const row_kind b = own.forms[static_cast<std::size_t>(j)].kind;
         if (a == row_kind::regular && b == row_kind::regular) continue;
         if (a == b) {
           line[j] = 0;
@@ -149,14 +163,20 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
   });
 }
 
-/// Base of the token-level distances. Derived says, as static members, what it needs of the engine: `terms` (the sum over
-/// keys), `prepare` (one row), `finish` (sum -> distance), `close` and `stable` (which sums are too near to identity, and
-/// the form that serves there), `one_constant` (distance of a constant row to one that is not).
+/// Base of the token-level distances. Derived says, as static members, what it needs of the engine: `prepare` (shift and
+/// scale of a row), `entry` (what of it enters the sum), `terms` (the sum over keys), `finish` (sum -> distance), `close`
+/// and `stable` (which sums are too near to identity, and the form that serves there), `one_constant` (distance of a
+/// constant row to one that is not).
 template <class Derived>
 struct token_distance {
   static constexpr distance_level level = distance_level::token;
   template <class Real>
   using workspace = token_workspace<Real>;
+
+  template <int Lanes>
+  static HEADRED_INLINE pack<double, Lanes> entry(const pack<double, Lanes>& x) {
+    return x;
+  }
 
   template <class Real, class Runner>
   status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out) const {

@@ -170,7 +170,7 @@ tensor<T, Rank, Backend> load_elements(Backend& be, std::span<const std::byte> b
   } else {
     std::vector<T> host(static_cast<std::size_t>(result.size()));
     read_elements<T, Rank>(bytes, type, column_major, {host.data(), shape}, scale, file, what);
-    be.upload(result.data(), host.data(), result.bytes());
+    if (!host.empty()) be.upload(result.data(), host.data(), result.bytes());
     be.synchronize();
   }
   return result;

@@ -35,7 +35,10 @@ std::string npy_header_text(std::span<const index_t> shape) {
   dict += size_of(type) == 1 ? '|' : '<';
   dict += kind;
   dict += std::to_string(size_of(type)) + "', 'fortran_order': False, 'shape': (";
-  for (std::size_t i = 0; i < shape.size(); ++i) dict += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) dict += ", ";
+    dict += std::to_string(shape[i]);
+  }
   dict += shape.size() == 1 ? ",), }" : "), }";
   // NumPy leaves room for the first extent to grow to 21 digits, and aligns the data to 64 bytes.
   if (!shape.empty()) dict.append(21 - std::to_string(shape[0]).size(), ' ');

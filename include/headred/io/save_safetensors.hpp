@@ -99,7 +99,10 @@ inline void save_safetensors(const std::filesystem::path& path, std::vector<safe
     position += detail::byte_count(t.shape(), t.type(), path.string(), detail::quoted_name(t.name()));
     header += (header.size() == 1 ? "" : ",") + detail::json_string(t.name(), "tensor name") + ":{\"dtype\":\"" +
               std::string(type->name) + "\",\"shape\":[";
-    for (std::size_t i = 0; i < t.shape().size(); ++i) header += (i > 0 ? "," : "") + std::to_string(t.shape()[i]);
+    for (std::size_t i = 0; i < t.shape().size(); ++i) {
+      if (i > 0) header += ',';
+      header += std::to_string(t.shape()[i]);
+    }
     header += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(position) + "]}";
   }
   header += "}";

@@ -42,14 +42,14 @@ struct array_pack {
   T lane[Lanes];
   T operator[](int i) const { return lane[i]; }
   T& operator[](int i) { return lane[i]; }
-#define HEADRED_PACK_OPERATOR(op)                                      \
-  friend array_pack operator op(array_pack a, const array_pack& b) {   \
-    for (int i = 0; i < Lanes; ++i) a.lane[i] = T(a.lane[i] op b.lane[i]); \
-    return a;                                                          \
-  }                                                                    \
+#define HEADRED_PACK_OPERATOR(op)                                                  \
+  friend array_pack operator op(array_pack a, const array_pack& b) {               \
+    for (int i = 0; i < Lanes; ++i) a.lane[i] = T(a.lane[i] op b.lane[i]);         \
+    return a;                                                                      \
+  }                                                                                \
   friend array_pack operator op(const array_pack& a, T b) { return a op fill(b); } \
   friend array_pack operator op(T a, const array_pack& b) { return fill(a) op b; } \
-  array_pack& operator op##=(const array_pack & b) { return *this = *this op b; }
+  array_pack& operator op##=(const array_pack& b) { return *this = *this op b; }
   static array_pack fill(T value) {
     array_pack p;
     for (int i = 0; i < Lanes; ++i) p.lane[i] = value;
@@ -94,6 +94,27 @@ HEADRED_INLINE Pack broadcast(T value) {
 #endif
 }
 
+/// A pack of other numbers than those in memory, converted lane by lane.
+template <class Pack, class T>
+HEADRED_INLINE Pack load_converted(const T* from) {
+#if defined(__GNUC__) || defined(__clang__)
+  return __builtin_convertvector(load<pack<T, int(sizeof(Pack) / sizeof(Pack{}[0]))>>(from), Pack);
+#else
+  Pack p;
+  for (int i = 0; i < int(sizeof(p.lane) / sizeof(p.lane[0])); ++i) p.lane[i] = from[i];
+  return p;
+#endif
+}
+
+template <class T, class Pack>
+HEADRED_INLINE void store_converted(T* to, const Pack& p) {
+#if defined(__GNUC__) || defined(__clang__)
+  store(to, __builtin_convertvector(p, pack<T, int(sizeof(Pack) / sizeof(Pack{}[0]))>));
+#else
+  for (int i = 0; i < int(sizeof(p.lane) / sizeof(p.lane[0])); ++i) to[i] = static_cast<T>(p.lane[i]);
+#endif
+}
+
 /// n rounded up to whole packs.
 template <class T, int Lanes>
 constexpr index_t padded(index_t n) {
@@ -107,7 +128,8 @@ HEADRED_INLINE Pack select_less(const Pack& a, const Pack& b, const Pack& x, con
   return a < b ? x : y;
 #else
   Pack p;
-  for (int i = 0; i < int(sizeof(p.lane) / sizeof(p.lane[0])); ++i) p.lane[i] = a.lane[i] < b.lane[i] ? x.lane[i] : y.lane[i];
+  for (int i = 0; i < int(sizeof(p.lane) / sizeof(p.lane[0])); ++i)
+    p.lane[i] = a.lane[i] < b.lane[i] ? x.lane[i] : y.lane[i];
   return p;
 #endif
 }

@@ -1,0 +1,129 @@
+// What the benchmarks share: inputs, names, and the limits of this machine, measured in the same run.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <headred/core/random.hpp>
+#include <headred/core/view.hpp>
+#include <headred/numeric/vector_math.hpp>
+
+namespace headred_benchmark {
+
+using headred::index_t;
+
+template <class Real>
+inline constexpr const char* precision_name = sizeof(Real) == 8 ? "f64" : "f32";
+
+inline std::string shape_name(index_t heads, index_t tokens, int threads) {
+  return "heads:" + std::to_string(heads) + "/tokens:" + std::to_string(tokens) + "/threads:" + std::to_string(threads);
+}
+
+// Softmax rows of `heads` heads, (1,H,T,T).
+template <class Real>
+struct maps {
+  index_t heads, tokens;
+  std::vector<Real> values;
+  maps(index_t heads_, index_t tokens_) : heads(heads_), tokens(tokens_) {
+    const headred::random_stream random(1);
+    values.resize(static_cast<std::size_t>(heads * tokens * tokens));
+    std::uint64_t at = 0;
+    std::vector<double> row(static_cast<std::size_t>(tokens));
+    for (index_t r = 0; r < heads * tokens; ++r) {
+      double sum = 0;
+      for (double& v : row) sum += v = std::exp(6 * random.uniform(at++));
+      for (index_t k = 0; k < tokens; ++k)
+        values[static_cast<std::size_t>(r * tokens + k)] = static_cast<Real>(row[static_cast<std::size_t>(k)] / sum);
+    }
+  }
+  headred::tensor_view<const Real, 4> view() const { return {values.data(), {1, heads, tokens, tokens}}; }
+  const Real* row(index_t head, index_t token) const { return values.data() + (head * tokens + token) * tokens; }
+  index_t pairs() const { return heads * (heads - 1) / 2; }
+};
+
+// The best of some rounds of `round`, in operations a second; a round makes `operations` of them.
+template <class Round>
+double best_rate(double operations, const Round& round) {
+  double best = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    round();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, operations / time.count());
+  }
+  return best;
+}
+
+// Fused multiply-adds a second of one core.
+template <class Real>
+double multiply_add_limit() {
+  static const double rate = [] {
+    constexpr int lanes = headred::native_lanes<Real>, chains = 12, steps = 100000;
+    using vec = headred::detail::pack<Real, lanes>;
+    vec sum[chains]{}, factor = headred::detail::broadcast<vec>(Real(.999)),
+                       term = headred::detail::broadcast<vec>(Real(.5));
+    return best_rate(double(lanes) * chains * steps, [&] {
+      for (int i = 0; i < steps; ++i)
+        for (int c = 0; c < chains; ++c) sum[c] = sum[c] * factor + term;
+      benchmark::DoNotOptimize(sum);
+    });
+  }();
+  return rate;
+}
+
+// log2_of a second of one core, from the first cache.
+template <class Real>
+double log2_limit() {
+  static const double rate = [] {
+    constexpr int lanes = headred::native_lanes<Real>, count = 2048, rounds = 100;
+    using vec = headred::detail::pack<Real, lanes>;
+    std::vector<Real> x(count, Real(.3));
+    return best_rate(double(count) * rounds, [&] {
+      vec sum{};
+      for (int r = 0; r < rounds; ++r) {
+        for (int i = 0; i < count; i += lanes)
+          sum += headred::detail::log2_of<lanes>(headred::detail::load<vec>(x.data() + i));
+        benchmark::ClobberMemory();
+      }
+      benchmark::DoNotOptimize(sum);
+    });
+  }();
+  return rate;
+}
+
+// Bytes a second of one core that are read and written again, beyond all caches.
+inline double copy_limit() {
+  static const double rate = [] {
+    const std::vector<char> from(std::size_t{1} << 27, 1);
+    std::vector<char> to(from.size());
+    return best_rate(2 * double(from.size()), [&] {
+      std::memcpy(to.data(), from.data(), from.size());
+      benchmark::ClobberMemory();
+    });
+  }();
+  return rate;
+}
+
+// Adds a benchmark under its name, with a running time that keeps the whole program short.
+template <class F>
+void add(const std::string& name, const F& f) {
+  benchmark::RegisterBenchmark(name.c_str(), f)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(.05);
+}
+
+inline void count_pairs(benchmark::State& state, index_t pairs) {
+  state.counters["pairs/s"] =
+      benchmark::Counter(static_cast<double>(pairs), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// What was done a second as a share of what the cores in use could do.
+inline void count_share(benchmark::State& state, const char* name, double operations, double limit) {
+  state.counters[name] = benchmark::Counter(operations / limit, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+}  // namespace headred_benchmark

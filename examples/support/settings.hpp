@@ -1,0 +1,137 @@
+// The command line of head_redundancy.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <headred/distance.hpp>
+
+#include "arguments.hpp"
+
+namespace examples {
+
+using headred::index_t;
+
+inline constexpr std::string_view help = R"(head_redundancy: which attention heads do the same, and which to keep
+
+  head_redundancy [--attention FILE|DIR...] --out DIR
+
+Input
+  --attention FILE|DIR...  attention maps whose rows sum to 1. A .safetensors file holds one (L,H,T,S) tensor for each
+                           sentence; a .npy file holds one (L,H,T,S) array, or (B,L,H,T,S) with the valid tokens of
+                           each sentence in NAME.lengths.npy beside it. Without this, maps with a planted structure.
+  --scale X                value of one unit where maps are stored as integers (default: metadata "scale" of the file)
+Distances
+  --distance NAME|all      cosine, pearson, jensen_shannon, bhattacharyya (by token); distance_correlation, procrustes,
+                           canonical_correlation (by sentence). Default: all
+  --precision f32|f64      arithmetic of the distances. Default: f32
+Plan
+  --plan-from NAME|mean    the matrix that is clustered, or the mean of all. Default: jensen_shannon, else the first
+  --prune RATIO            remove this share of the heads, in [0,1). Default: 0.5
+  --clusters K             keep K heads
+  --auto MIN:MAX           keep as many heads as the best mean silhouette in this range says
+                           (default without --attention: 2:32)
+Other
+  --threads N              1 to 4096; 0 takes all cores (default). No result depends on it
+  --seed S                 of the resampling and of the planted maps. Default: 1
+  --out DIR                receives redundancy_<distance>.npy, plan.json, summary.json and report.html, all or none;
+                           an earlier result there is replaced
+  --help
+
+Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 the command line is wrong.
+)";
+
+inline constexpr std::array<std::string_view, 7> distance_names = {
+    headred::cosine::name,     headred::pearson::name,
+    headred::jensen_shannon::name,   headred::bhattacharyya::name,
+    headred::distance_correlation::name, headred::procrustes::name,
+    headred::canonical_correlation::name};
+
+inline bool is_distance(std::string_view name) {
+  return std::find(distance_names.begin(), distance_names.end(), name) != distance_names.end();
+}
+
+struct settings {
+  std::vector<std::string> attention;  // none: planted maps
+  std::optional<double> scale;
+  std::string distance = "all", plan_from;
+  bool wide = false;  // f64
+  // one of these three is given
+  std::optional<double> prune;
+  std::optional<index_t> clusters;
+  std::optional<std::pair<index_t, index_t>> automatic;
+  int threads = 0;
+  std::uint64_t seed = 1;
+  std::string out;
+
+  bool takes(std::string_view name) const { return distance == "all" || distance == name; }
+  /// Throws usage_error where the numbers of clusters do not fit the heads, which are known once a sentence was seen.
+  void check_heads(index_t heads) const {
+    const std::string range = ", expected within 1 to " + std::to_string(heads) + " heads";
+    if (clusters && *clusters > heads) throw usage_error("--clusters is " + std::to_string(*clusters) + range);
+    if (automatic && automatic->second > heads)
+      throw usage_error("--auto is " + std::to_string(automatic->first) + ":" + std::to_string(automatic->second) + range);
+  }
+};
+
+/// Throws usage_error for whatever does not make sense without looking at a file.
+inline settings read_settings(arguments words) {
+  settings s;
+  const auto any = [](auto) { return true; };
+  while (!words.empty()) {
+    const std::string option = words.option();
+    if (option == "--attention") {
+      for (auto& path : words.values()) s.attention.push_back(std::move(path));
+    } else if (option == "--scale") {
+      s.scale = words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
+    } else if (option == "--distance") {
+      s.distance = words.value();
+      if (s.distance != "all" && !is_distance(s.distance))
+        words.refuse(s.distance, "all or one of the seven names");
+    } else if (option == "--plan-from") {
+      s.plan_from = words.value();
+      if (s.plan_from != "mean" && !is_distance(s.plan_from)) words.refuse(s.plan_from, "mean or one of the seven names");
+    } else if (option == "--precision") {
+      const std::string precision = words.value();
+      if (precision != "f32" && precision != "f64") words.refuse(precision, "f32 or f64");
+      s.wide = precision == "f64";
+    } else if (option == "--prune") {
+      s.prune = words.number<double>("a ratio in [0,1)", [](double x) { return x >= 0 && x < 1; });
+    } else if (option == "--clusters") {
+      s.clusters = words.number<index_t>("a whole number from 1", [](index_t k) { return k >= 1; });
+    } else if (option == "--auto") {
+      s.automatic = words.range<index_t>("MIN:MAX with 1 <= MIN <= MAX", [](index_t a, index_t b) { return 1 <= a && a <= b; });
+    } else if (option == "--threads") {
+      s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+    } else if (option == "--seed") {
+      s.seed = words.number<std::uint64_t>("a whole number below 2^64", any);
+    } else if (option == "--out") {
+      s.out = words.value();
+    } else {
+      throw usage_error("unknown option " + option);
+    }
+  }
+  if (s.out.empty()) throw usage_error("--out is missing");
+  if (s.plan_from.empty()) s.plan_from = s.distance == "all" ? "jensen_shannon" : s.distance;
+  if (s.plan_from != "mean" && !s.takes(s.plan_from))
+    throw usage_error("--plan-from is '" + s.plan_from + "', expected a distance that is computed (or mean)");
+  if (int(s.prune.has_value()) + int(s.clusters.has_value()) + int(s.automatic.has_value()) > 1)
+    throw usage_error("--prune, --clusters and --auto exclude each other");
+  if (!s.prune && !s.clusters && !s.automatic) {
+    if (s.attention.empty()) {
+      s.automatic = {2, 32};
+    } else {
+      s.prune = .5;
+    }
+  }
+  return s;
+}
+
+}  // namespace examples

@@ -1,0 +1,5 @@
+#include <headred/backend/cpu.hpp>
+#include <headred/distance/cosine.hpp>
+#include <headred/distance/pairwise.hpp>
+
+void f(headred::cpu& be, headred::tensor_view<const float, 4> a) { (void)headred::pairwise(be, a, headred::cosine{}); }

@@ -1,0 +1,94 @@
+// From the second sentence of a length on, adding one allocates nothing.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "distance/every_distance.hpp"
+#include "environment.hpp"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+
+void* obtain(std::size_t bytes, std::size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+  if (bytes == 0) bytes = 1;
+  void* p = alignment <= alignof(std::max_align_t)
+                ? std::malloc(bytes)
+                : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(std::size_t n) { return obtain(n, 0); }
+void* operator new[](std::size_t n) { return obtain(n, 0); }
+void* operator new(std::size_t n, std::align_val_t a) { return obtain(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a) { return obtain(n, static_cast<std::size_t>(a)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace hr = headred;
+using namespace headred_test;
+
+namespace {
+
+// Close pairs, zero rows and constant rows in every sentence.
+attention_sample eventful(hr::index_t tokens, std::uint64_t seed) {
+  auto sample = make_sample(sample_kind::random, 2, 5, tokens, tokens, seed);
+  const auto twins = make_sample(sample_kind::twins_1e9, 1, 4, tokens, tokens, seed);
+  std::copy(twins.values.begin(), twins.values.end(), sample.values.begin());
+  const auto zeros = make_sample(sample_kind::zero_rows, 1, 1, tokens, tokens, seed);
+  std::copy(zeros.values.begin(), zeros.values.end(), sample.row(9, 0));
+  return sample;
+}
+
+}  // namespace
+
+TEST_SUITE("distance") {
+  TEST_CASE_TEMPLATE("adding a second sentence of one shape allocates nothing", Real, float, double) {
+    for (const int threads : {1, 3}) {
+      hr::cpu be{{.threads = threads}};
+      std::vector<attention_sample> sentences;
+      for (std::uint64_t s = 0; s < 3; ++s) sentences.push_back(eventful(12, seed() + s));
+      for_every_distance([&](const auto& policy) {
+        hr::redundancy<std::decay_t<decltype(policy)>, hr::cpu> red{be, {2, 5}};
+        // who takes which task is not fixed: some rounds, so that every worker has met its scratch
+        for (int round = 0; round < (threads == 1 ? 1 : 30); ++round) red.template add<Real>(sentences[0].view());
+        const long before = allocations;
+        counting = true;
+        for (const auto& s : sentences) red.template add<Real>(s.view());
+        counting = false;
+        const long found = allocations - before;
+        // with several threads a worker may meet its first close pair only now
+        CHECK_MESSAGE((threads == 1 ? found == 0 : found <= 8), name_of(policy), ": ", found, " allocations");
+      });
+    }
+  }
+
+  TEST_CASE("a thousand small sentences in bounded memory") {
+    hr::cpu be{{.threads = 1}};
+    std::vector<attention_sample> sentences;
+    for (hr::index_t t = 3; t < 13; ++t) sentences.push_back(eventful(t, seed()));
+    for_every_distance([&](const auto& policy) {
+      hr::redundancy<std::decay_t<decltype(policy)>, hr::cpu> red{be, {2, 5}};
+      for (const auto& s : sentences) red.add(s.view());
+      const long before = allocations;
+      counting = true;
+      for (int i = 0; i < 990; ++i) red.add(sentences[static_cast<std::size_t>(i % 10)].view());
+      counting = false;
+      CHECK(allocations - before == 0);
+      CHECK(red.sentences() == 1000);
+    });
+  }
+}
