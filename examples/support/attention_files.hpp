@@ -66,8 +66,8 @@ inline double unit_of(headred::dtype type, std::optional<double> given, std::opt
   if (type == f16 || type == bf16 || type == f32 || type == f64) return 1;
   if (given) return *given;
   if (stated) return *stated;
-  throw headred::file_error(file, what + " is stored as " + std::string(headred::to_string(type)) +
-                                      ": give its unit with --scale");
+  throw headred::file_error(
+      file, what + " is stored as " + std::string(headred::to_string(type)) + ": give its unit with --scale");
 }
 
 /// Valid tokens of each sentence of NAME.npy (B,L,H,T,S) from NAME.lengths.npy; -1 (all) where that is not there.
@@ -100,8 +100,7 @@ void for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std:
   using headred::index_t;
   if (path.extension() == ".safetensors") {
     const headred::safetensors_file file(path);
-    const std::optional<double> stated =
-        file.metadata().contains("scale") ? std::optional(file.scale()) : std::nullopt;
+    const std::optional<double> stated = file.metadata().contains("scale") ? std::optional(file.scale()) : std::nullopt;
     for (const headred::safetensors_info& tensor : file.header().tensors) {
       const std::string what = "tensor " + in_quotes(tensor.name);
       const double unit = detail::unit_of(tensor.type, scale, stated, path.string(), what);

@@ -99,7 +99,8 @@ class output_folder {
       for (const auto* names : {&obsolete_, &names_})
         for (const std::string& name : *names) {
           current = where_ / name;
-          if (fs::is_directory(current)) throw headred::file_error(current.string(), "cannot be written: it is a folder");
+          if (fs::is_directory(current))
+            throw headred::file_error(current.string(), "cannot be written: it is a folder");
           if (fs::exists(fs::symlink_status(current))) move(current, earlier / name);
           if (names == &names_) move(staging_ / name, current);
         }

@@ -32,7 +32,8 @@ class planted_attention {
   const std::vector<headred::index_t>& group() const { return group_; }
   /// Tokens of sentence s, 12 to 40.
   headred::index_t length(headred::index_t s) const {
-    return 12 + static_cast<headred::index_t>(headred::random_stream(seed_, 2).below(static_cast<std::uint64_t>(s), 29));
+    return 12 +
+           static_cast<headred::index_t>(headred::random_stream(seed_, 2).below(static_cast<std::uint64_t>(s), 29));
   }
 
   /// Maps of sentence s: (L,H,T,T).
@@ -64,22 +65,23 @@ class planted_attention {
   }
 
  private:
-  static double pattern(headred::index_t g, headred::index_t t, headred::index_t k, headred::index_t tokens, double random) {
+  static double pattern(headred::index_t g, headred::index_t t, headred::index_t k, headred::index_t tokens,
+                        double random) {
     const auto offset = static_cast<double>(k - t);
     switch (g) {
-      case 0: return -2 * std::abs(offset + 1);                   // previous token
-      case 1: return k == 0 ? 6 : 0;                              // first token
-      case 2: return k == tokens - 1 ? 6 : 0;                     // last token
-      case 3: return -2 * std::abs(offset - 1);                   // next token
-      case 4: return k / 5 == t / 5 ? 5 : 0;                      // own block
-      case 5: return -2 * std::abs(offset);                       // itself
-      case 6: return k <= t ? 4 : 0;                              // everything before
-      case 7: return k >= t ? 4 : 0;                              // everything after
-      case 8: return -2 * std::abs(offset + 3);                   // three back
-      case 9: return 0;                                           // all alike
-      case 10: return k % 4 == t % 4 ? 5 : 0;                     // every fourth
-      case 11: return -2 * std::abs(offset - 3);                  // three ahead
-      default: return 12 * random;                                // by content, like no other
+      case 0: return -2 * std::abs(offset + 1);   // previous token
+      case 1: return k == 0 ? 6 : 0;              // first token
+      case 2: return k == tokens - 1 ? 6 : 0;     // last token
+      case 3: return -2 * std::abs(offset - 1);   // next token
+      case 4: return k / 5 == t / 5 ? 5 : 0;      // own block
+      case 5: return -2 * std::abs(offset);       // itself
+      case 6: return k <= t ? 4 : 0;              // everything before
+      case 7: return k >= t ? 4 : 0;              // everything after
+      case 8: return -2 * std::abs(offset + 3);   // three back
+      case 9: return 0;                           // all alike
+      case 10: return k % 4 == t % 4 ? 5 : 0;     // every fourth
+      case 11: return -2 * std::abs(offset - 3);  // three ahead
+      default: return 12 * random;                // by content, like no other
     }
   }
 

@@ -30,7 +30,8 @@ class progress_bar {
     const auto now = clock::now();
     if (!shown_ || (done > 0 && now - last_ < std::chrono::milliseconds(100))) return;
     last_ = now;
-    const auto filled = static_cast<std::size_t>(std::clamp(30.0 * double(done) / double(std::max(total_, 1L)), 0., 30.));
+    const auto filled =
+        static_cast<std::size_t>(std::clamp(30.0 * double(done) / double(std::max(total_, 1L)), 0., 30.));
     std::fprintf(stderr, "\r\033[K%s [%s%s] %ld/%ld", what_.c_str(), std::string(filled, '#').c_str(),
                  std::string(30 - filled, '.').c_str(), done, total_);
     const double seconds = std::chrono::duration<double>(now - start_).count();

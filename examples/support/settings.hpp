@@ -48,11 +48,13 @@ Other
 Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 the command line is wrong.
 )";
 
-inline constexpr std::array<std::string_view, 7> distance_names = {
-    headred::cosine::name,     headred::pearson::name,
-    headred::jensen_shannon::name,   headred::bhattacharyya::name,
-    headred::distance_correlation::name, headred::procrustes::name,
-    headred::canonical_correlation::name};
+inline constexpr std::array<std::string_view, 7> distance_names = {headred::cosine::name,
+                                                                   headred::pearson::name,
+                                                                   headred::jensen_shannon::name,
+                                                                   headred::bhattacharyya::name,
+                                                                   headred::distance_correlation::name,
+                                                                   headred::procrustes::name,
+                                                                   headred::canonical_correlation::name};
 
 inline bool is_distance(std::string_view name) {
   return std::find(distance_names.begin(), distance_names.end(), name) != distance_names.end();
@@ -77,7 +79,8 @@ struct settings {
     const std::string range = ", expected within 1 to " + std::to_string(heads) + " heads";
     if (clusters && *clusters > heads) throw usage_error("--clusters is " + std::to_string(*clusters) + range);
     if (automatic && automatic->second > heads)
-      throw usage_error("--auto is " + std::to_string(automatic->first) + ":" + std::to_string(automatic->second) + range);
+      throw usage_error("--auto is " + std::to_string(automatic->first) + ":" + std::to_string(automatic->second) +
+                        range);
   }
 };
 
@@ -93,11 +96,11 @@ inline settings read_settings(arguments words) {
       s.scale = words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
     } else if (option == "--distance") {
       s.distance = words.value();
-      if (s.distance != "all" && !is_distance(s.distance))
-        words.refuse(s.distance, "all or one of the seven names");
+      if (s.distance != "all" && !is_distance(s.distance)) words.refuse(s.distance, "all or one of the seven names");
     } else if (option == "--plan-from") {
       s.plan_from = words.value();
-      if (s.plan_from != "mean" && !is_distance(s.plan_from)) words.refuse(s.plan_from, "mean or one of the seven names");
+      if (s.plan_from != "mean" && !is_distance(s.plan_from))
+        words.refuse(s.plan_from, "mean or one of the seven names");
     } else if (option == "--precision") {
       const std::string precision = words.value();
       if (precision != "f32" && precision != "f64") words.refuse(precision, "f32 or f64");
@@ -107,7 +110,8 @@ inline settings read_settings(arguments words) {
     } else if (option == "--clusters") {
       s.clusters = words.number<index_t>("a whole number from 1", [](index_t k) { return k >= 1; });
     } else if (option == "--auto") {
-      s.automatic = words.range<index_t>("MIN:MAX with 1 <= MIN <= MAX", [](index_t a, index_t b) { return 1 <= a && a <= b; });
+      s.automatic =
+          words.range<index_t>("MIN:MAX with 1 <= MIN <= MAX", [](index_t a, index_t b) { return 1 <= a && a <= b; });
     } else if (option == "--threads") {
       s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
     } else if (option == "--seed") {

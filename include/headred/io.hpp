@@ -1,7 +1,7 @@
 // All readers and writers. Needs nlohmann-json beside Eigen.
 #pragma once
 
-#include <headred/io/atomic_file.hpp>
+#include <headred/core/atomic_file.hpp>
 #include <headred/io/dtype.hpp>
 #include <headred/io/mapped_file.hpp>
 #include <headred/io/npy.hpp>

@@ -28,7 +28,7 @@ set(may_use_xtensor io interop)
 set(may_use_torch interop)
 set(may_use_thrust interop)
 set(may_use_mpi distributed)
-set(may_use_system io)  # files: open, mmap
+set(may_use_system core io)  # files: fsync, open, mmap
 
 file(GLOB_RECURSE headers RELATIVE "${ROOT}/include/headred" "${ROOT}/include/headred/*")
 set(violations 0)

@@ -44,6 +44,13 @@ std::string tensor(const std::string& shape, const std::string& offsets, const s
   return "{\"dtype\":" + type + ",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
 }
 
+// The header whose one tensor is "a".
+std::string only(const std::string& description) {
+  std::string json = "{\"a\":";
+  json += description;
+  return json + "}";
+}
+
 }  // namespace
 
 TEST_SUITE("io") {
@@ -79,8 +86,13 @@ TEST_SUITE("io") {
                  {"U64", dtype::u64}};
     for (const auto& t : types) {
       const std::size_t size = headred::size_of(t.type);
-      const std::string json =
-          "{\"x\":" + tensor("[3]", "[0," + std::to_string(3 * size) + "]", "\"" + std::string(t.name) + "\"") + "}";
+      std::string offsets = "[0,";
+      offsets += std::to_string(3 * size);
+      offsets += ']';
+      std::string type = "\"";
+      type += t.name;
+      type += '"';
+      const std::string json = only(tensor("[3]", offsets, type));
       const auto header =
           headred::read_safetensors_header(bytes_of(safetensors(json, std::string(3 * size, 'd'))), "x");
       CHECK(header.tensors[0].type == t.type);
@@ -89,7 +101,7 @@ TEST_SUITE("io") {
 
   TEST_CASE("safetensors_header: every malformed kind is refused with its own words") {
     const std::string one = tensor("[1]", "[0,1]");
-    const std::string good = "{\"a\":" + one + "}";
+    const std::string good = only(one);
     REQUIRE(refusal(safetensors(good, "d")) == "no file_error was thrown");
     std::string ones = "1";
     for (int i = 0; i < 64; ++i) ones += ",1";
@@ -133,33 +145,31 @@ TEST_SUITE("io") {
         {refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}"), "tensor \"a\": data_offsets is missing"},
         {refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}"), "tensor \"a\": the key \"dtype\" appears twice"},
         {refused("{\"a\":{\"type\":\"U8\"}}"), "tensor \"a\": the key \"type\" is unknown"},
-        {refused("{\"a\":" + tensor("[1]", "[0,1]", "\"F8_E4M3\"") + "}"),
-         "tensor \"a\": dtype \"F8_E4M3\" is not supported"},
-        {refused("{\"a\":" + tensor("[1]", "[0,1]", "8") + "}"),
-         "tensor \"a\": found a number, expected dtype's string"},
-        {refused("{\"a\":" + tensor("[-1]", "[0,1]") + "}"), "found a negative number, expected shape's numbers"},
-        {refused("{\"a\":" + tensor("[1.0]", "[0,1]") + "}"), "found a number that is no integer of 64 bits"},
-        {refused("{\"a\":" + tensor("[1e400]", "[0,1]") + "}"), "the header is not valid JSON in UTF-8"},
-        {refused("{\"a\":" + tensor("[99999999999999999999]", "[0,1]") + "}"), "is no integer of 64 bits"},
-        {refused("{\"a\":" + tensor("[9223372036854775808]", "[0,1]") + "}"), "number 9223372036854775808 overflows"},
-        {refused("{\"a\":" + tensor("[1099511627776,1099511627776]", "[0,1]") + "}"),
+        {refused(only(tensor("[1]", "[0,1]", "\"F8_E4M3\""))), "tensor \"a\": dtype \"F8_E4M3\" is not supported"},
+        {refused(only(tensor("[1]", "[0,1]", "8"))), "tensor \"a\": found a number, expected dtype's string"},
+        {refused(only(tensor("[-1]", "[0,1]"))), "found a negative number, expected shape's numbers"},
+        {refused(only(tensor("[1.0]", "[0,1]"))), "found a number that is no integer of 64 bits"},
+        {refused(only(tensor("[1e400]", "[0,1]"))), "the header is not valid JSON in UTF-8"},
+        {refused(only(tensor("[99999999999999999999]", "[0,1]"))), "is no integer of 64 bits"},
+        {refused(only(tensor("[9223372036854775808]", "[0,1]"))), "number 9223372036854775808 overflows"},
+        {refused(only(tensor("[1099511627776,1099511627776]", "[0,1]"))),
          "tensor \"a\": the size of shape (1099511627776,1099511627776) overflows"},
-        {refused("{\"a\":" + tensor("[0,1099511627776,1099511627776]", "[0,0]") + "}"), "overflows"},
-        {refused("{\"a\":" + tensor("[[1]]", "[0,1]") + "}"), "found an array, expected shape's numbers"},
-        {refused("{\"a\":" + tensor("{}", "[0,1]") + "}"), "found an object, expected shape's numbers"},
-        {refused("{\"a\":" + tensor("[\"1\"]", "[0,1]") + "}"), "found a string, expected shape's numbers"},
-        {refused("{\"a\":" + tensor("[" + ones + "]", "[0,1]") + "}"), "shape has more than 64 axes"},
-        {refused("{\"a\":" + tensor("[1]", "[0]") + "}"), "data_offsets holds fewer than 2 numbers"},
-        {refused("{\"a\":" + tensor("[1]", "[0,1,2]") + "}"), "data_offsets holds more than 2 numbers"},
-        {refused("{\"a\":" + tensor("[1]", "[0,-1]") + "}"), "found a negative number, expected data_offsets' numbers"},
-        {refused("{\"a\":" + tensor("[1]", "[1,0]") + "}"), "data_offsets [1,0] do not span the 1 bytes of shape (1)"},
-        {refused("{\"a\":" + tensor("[2]", "[0,1]") + "}"), "data_offsets [0,1] do not span the 2 bytes of shape (2)"},
+        {refused(only(tensor("[0,1099511627776,1099511627776]", "[0,0]"))), "overflows"},
+        {refused(only(tensor("[[1]]", "[0,1]"))), "found an array, expected shape's numbers"},
+        {refused(only(tensor("{}", "[0,1]"))), "found an object, expected shape's numbers"},
+        {refused(only(tensor("[\"1\"]", "[0,1]"))), "found a string, expected shape's numbers"},
+        {refused(only(tensor("[" + ones + "]", "[0,1]"))), "shape has more than 64 axes"},
+        {refused(only(tensor("[1]", "[0]"))), "data_offsets holds fewer than 2 numbers"},
+        {refused(only(tensor("[1]", "[0,1,2]"))), "data_offsets holds more than 2 numbers"},
+        {refused(only(tensor("[1]", "[0,-1]"))), "found a negative number, expected data_offsets' numbers"},
+        {refused(only(tensor("[1]", "[1,0]"))), "data_offsets [1,0] do not span the 1 bytes of shape (1)"},
+        {refused(only(tensor("[2]", "[0,1]"))), "data_offsets [0,1] do not span the 2 bytes of shape (2)"},
         {refused("{\"a\":" + tensor("[1]", "[0,1]") + ",\"b\":" + tensor("[1]", "[0,1]") + "}"), "which overlaps"},
         {refused("{\"a\":" + tensor("[4]", "[0,4]") + ",\"b\":" + tensor("[0]", "[2,2]") + "}"),
          "tensor \"b\": data_offsets begin at 2, which overlaps the tensor that ends at 4"},
         {refused("{\"a\":" + tensor("[1]", "[0,1]") + ",\"b\":" + tensor("[1]", "[2,3]") + "}"),
          "tensor \"b\": data_offsets begin at 2, which leaves a hole after the tensor that ends at 1"},
-        {refused("{\"a\":" + tensor("[1]", "[1,2]") + "}"), "which leaves a hole after the tensor that ends at 0"},
+        {refused(only(tensor("[1]", "[1,2]"))), "which leaves a hole after the tensor that ends at 0"},
         {refused("{\"a\":" + std::string(100'000, '[')), "tensor \"a\": found an array, expected an object"},
         {refused("{\"new\\nline\":1}"), "tensor \"new\\x0aline\": found a number"},
         {refused("{\"" + std::string(5000, 'n') + "\":1}"), "nnn...\": found a number"},
@@ -173,7 +183,7 @@ TEST_SUITE("io") {
   }
 
   TEST_CASE("safetensors_header: every cut of a good file is refused, mapped and streamed") {
-    const std::string good = safetensors("{\"a\":" + tensor("[2,3]", "[0,24]", "\"F32\"") + "}", std::string(24, 'd'));
+    const std::string good = safetensors(only(tensor("[2,3]", "[0,24]", "\"F32\"")), std::string(24, 'd'));
     for (std::size_t size = 0; size < good.size(); ++size) {
       CHECK(refusal(good.substr(0, size)).substr(0, 3) == "x: ");
       std::istringstream in(good.substr(0, size));

@@ -1,12 +1,17 @@
 #include <doctest/doctest.h>
 
 #include <Eigen/Core>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include <headred/backend/cpu.hpp>
 #include <headred/prune/keep_representatives.hpp>
+
+#include "environment.hpp"
 
 namespace hr = headred;
 using hr::attention_kind;
@@ -78,5 +83,35 @@ TEST_SUITE("prune") {
                          "keep_representatives: the score of head 2 is not finite", hr::argument_error);
     CHECK_THROWS_AS(hr::keep_representatives(hr::plan_layout(layout), numbers{1}, {.kind = attention_kind::cross}),
                     hr::argument_error);
+  }
+}
+
+TEST_SUITE("real") {
+  TEST_CASE("keep_representatives: the plans of BERT-base at k = 3, 36 and 72, and no empty layer on request") {
+    const auto file = headred_test::shared_dir() / "oracles/bert_base_sst2/all/clustering_jensen_shannon.json";
+    if (headred_test::shared_dir().empty() || !std::filesystem::exists(file))
+      return headred_test::skip("no reference clusters of BERT-base");
+    const auto reference = nlohmann::json::parse(std::ifstream(file));
+    const hr::head_layout layout(12, 12);
+    for (const char* k : {"3", "36", "72"}) {
+      const auto& expected = reference["plans"][k];
+      const auto clusters = hr::make_clustering(expected["labels"].get<numbers>());
+      hr::silhouettes scores;
+      scores.values = expected["silhouette"].get<std::vector<double>>();
+      const auto plan = hr::keep_representatives(clusters, scores, layout);
+      numbers kept, per_layer;
+      for (const auto& id : expected["representatives"].get<std::vector<numbers>>())
+        kept.push_back(layout.flat({id.at(0), id.at(1)}));
+      hr::index_t emptied = 0;
+      for (hr::index_t layer = 0; layer < 12; ++layer) {
+        per_layer.push_back(plan.count(attention_kind::encoder_self, layer));
+        emptied += per_layer.back() == 0;
+      }
+      CHECK(plan.kept(attention_kind::encoder_self) == kept);
+      CHECK(per_layer == expected["heads_kept_per_layer"].get<numbers>());
+      const auto filled = hr::keep_representatives(clusters, scores, layout, {.at_least_one = true});
+      CHECK(filled.count() == plan.count() + emptied);
+      for (hr::index_t layer = 0; layer < 12; ++layer) CHECK(filled.count(attention_kind::encoder_self, layer) >= 1);
+    }
   }
 }

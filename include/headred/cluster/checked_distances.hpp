@@ -29,7 +29,6 @@ matrix checked_symmetric(const char* who, const char* what, const Matrix& input)
     throw shape_error(std::string(who) + ": matrix is " + shape_text(m.shape()) + ", expected (N,N) with N at least 1");
 
   matrix copy(n, n);
-  double largest = 0;
   for (index_t i = 0; i < n; ++i) {
     double* const row = copy.data() + i * n;
     if (m.stride(1) == 1) {
@@ -39,15 +38,14 @@ matrix checked_symmetric(const char* who, const char* what, const Matrix& input)
       for (index_t j = 0; j < n; ++j) row[j] = static_cast<double>(m(i, j));
     }
     row[i] = 0;
-    bool valid = true;
-    for (index_t j = 0; j < n; ++j) valid &= row[j] >= 0 && row[j] <= 1e100;  // the bound keeps sums and squares finite
-    if (!valid) {
+    index_t wrong = 0;  // counted, so that the loop vectorises; the bound keeps sums and squares finite
+    for (index_t j = 0; j < n; ++j) wrong += row[j] >= 0 && row[j] <= 1e100 ? 0 : 1;
+    if (wrong > 0) {
       const auto bad = std::find_if(row, row + n, [](double x) { return !(x >= 0 && x <= 1e100); });
       throw argument_error(entry_text(who, what, i, bad - row, *bad) + ", expected in [0,1e100]");
     }
-    largest = std::max(largest, *std::max_element(row, row + n));
   }
-  const double tolerance = 1e-6 * largest;
+  double tolerance = -1;         // found when first needed
   constexpr index_t block = 32;  // mirrored blocks of this size stay in the cache
   for (index_t top = 0; top < n; top += block) {
     for (index_t left = 0; left <= top; left += block) {
@@ -55,6 +53,7 @@ matrix checked_symmetric(const char* who, const char* what, const Matrix& input)
         for (index_t j = left; j < std::min(left + block, i); ++j) {
           double &lower = copy(i, j), &upper = copy(j, i);
           if (lower == upper) continue;
+          if (tolerance < 0) tolerance = 1e-6 * *std::max_element(copy.data(), copy.data() + n * n);
           if (std::abs(lower - upper) > tolerance)
             throw argument_error(entry_text(who, what, i, j, lower) + " but its mirror image is " + number_text(upper) +
                                  ", expected a symmetric matrix");

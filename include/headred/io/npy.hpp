@@ -6,7 +6,7 @@
 #include <headred/backend/tensor.hpp>
 #include <headred/core/as_view.hpp>
 #include <headred/core/error.hpp>
-#include <headred/io/atomic_file.hpp>
+#include <headred/core/atomic_file.hpp>
 #include <headred/io/elements.hpp>
 #include <headred/io/mapped_file.hpp>
 #include <headred/io/npy_header.hpp>

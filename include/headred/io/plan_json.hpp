@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <headred/io/atomic_file.hpp>
+#include <headred/core/atomic_file.hpp>
 #include <headred/io/mapped_file.hpp>
 #include <headred/io/quoted_name.hpp>
 #include <headred/prune/plan.hpp>

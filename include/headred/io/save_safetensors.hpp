@@ -17,7 +17,7 @@
 
 #include <headred/core/as_view.hpp>
 #include <headred/core/error.hpp>
-#include <headred/io/atomic_file.hpp>
+#include <headred/core/atomic_file.hpp>
 #include <headred/io/dtype.hpp>
 #include <headred/io/elements.hpp>
 #include <headred/io/quoted_name.hpp>
