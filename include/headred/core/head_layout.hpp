@@ -22,7 +22,6 @@ class head_layout {
   /// One entry a layer: its number of heads.
   explicit head_layout(std::vector<index_t> heads_per_layer) : heads_(std::move(heads_per_layer)) {
     first_.reserve(heads_.size() + 1);
-    first_.push_back(0);
     for (const index_t h : heads_) {
       if (checked_heads(h) > std::numeric_limits<index_t>::max() - first_.back())
         throw argument_error("head_layout: the number of heads overflows");
@@ -40,7 +39,7 @@ class head_layout {
   }
   const std::vector<index_t>& heads_per_layer() const noexcept { return heads_; }
   /// Number of heads in all.
-  index_t size() const noexcept { return first_.empty() ? 0 : first_.back(); }
+  index_t size() const noexcept { return first_.empty() ? 0 : first_.back(); }  // empty: moved from
 
   index_t flat(head_id id) const {
     if (id.layer < 0 || id.layer >= layers() || id.head < 0 || id.head >= heads(id.layer))
@@ -66,7 +65,7 @@ class head_layout {
   static index_t checked_heads(index_t n) { return static_cast<index_t>(checked(n, "heads of a layer")); }
 
   std::vector<index_t> heads_;
-  std::vector<index_t> first_;  // flat number of each layer's first head; one past the end last
+  std::vector<index_t> first_{0};  // flat number of each layer's first head; one past the end last
 };
 
 }  // namespace headred

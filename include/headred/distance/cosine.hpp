@@ -29,7 +29,8 @@ struct cosine : detail::token_distance<cosine> {
     const vec zero{}, one = detail::broadcast<vec>(1.);
     return 1. - detail::select_less(product, zero, zero, detail::select_less(one, product, one, product));
   }
-  static bool close(double product) { return product > 1 - 1e-3; }
+  static constexpr bool close_above = true;
+  static constexpr double close_limit = 1 - 1e-3;
   /// |a - b|^2 / 2 for unit vectors.
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, .5 * detail::squared_difference<detail::row_scale::length>(a, b, keys));

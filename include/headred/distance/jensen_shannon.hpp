@@ -29,7 +29,8 @@ struct jensen_shannon : detail::token_distance<jensen_shannon> {
         detail::select_less(divergence, zero, zero, detail::select_less(one, divergence, one, divergence)));
   }
   /// Below this divergence the difference of entropies has lost too many digits.
-  static bool close(double divergence) { return divergence < 4e-3; }
+  static constexpr bool close_above = false;
+  static constexpr double close_limit = 4e-3;
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, std::sqrt(.5 / 0.69314718055994530942 * detail::jensen_shannon_terms(a, b, keys)));
   }

@@ -39,7 +39,8 @@ struct pearson : detail::token_distance<pearson> {
     const vec inside = detail::select_less(r, -one, -one, detail::select_less(one, r, one, r));
     return .5 * (1. - inside);
   }
-  static bool close(double r) { return r > 1 - 2e-3; }
+  static constexpr bool close_above = true;
+  static constexpr double close_limit = 1 - 2e-3;
   /// |a - b|^2 / 4 for centred unit vectors.
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, .25 * detail::squared_difference<detail::row_scale::centred_length>(a, b, keys));

@@ -100,6 +100,8 @@ class sentence_maps {
     const map& m = heads_[static_cast<std::size_t>(h)];
     if (h >= single_heads_) t = permuted_[static_cast<std::size_t>(t)];
     const index_t at = query_at_.empty() ? t : query_at_[static_cast<std::size_t>(t)];
+    // the same head's next row lies elsewhere than the next head's, which is read first
+    prefetch(m.data + (at + 1) * m.row_bytes, m.row_bytes);
     read_(m.data + at * m.row_bytes, m.step, key_at_.empty() ? nullptr : key_at_.data(), keys_, scale_, row);
     const auto [sum, least] = sum_and_least(row);
     if (!(std::abs(sum - 1) <= 1e-2) || least < 0) {
@@ -185,6 +187,12 @@ class sentence_maps {
     queries_ = choose("queries", rows_, options.queries, options.length, options.query_mask, query_at_);
     keys_ = choose("keys", cols_, options.keys, options.length, options.key_mask, key_at_);
     single_heads_ = static_cast<index_t>(heads_.size());
+  }
+
+  static void prefetch([[maybe_unused]] const unsigned char* from, [[maybe_unused]] index_t bytes) {
+#if defined(__GNUC__) || defined(__clang__)
+    for (index_t i = 0; i < bytes && i < 4096; i += 64) __builtin_prefetch(from + i);
+#endif
   }
 
   struct row_statistics {

@@ -63,9 +63,16 @@ void fill_table(const Real* slab, index_t keys, index_t columns, Real* table) {
     }
 }
 
-/// One token: all row distances of it are added to `sums`.
+/// Whether a sum over keys is too near to that of identical rows for the difference to have digits left.
+template <class Distance>
+bool is_close(double sum) {
+  return Distance::close_above ? sum > Distance::close_limit : sum < Distance::close_limit;
+}
+
+/// One token: all row distances of it are added to `sums`, or put there if it is the first.
 template <class Distance, class Real>
-void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums) {
+void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums,
+               bool first) {
   using terms = typename Distance::terms;
   const index_t heads = maps.heads(), keys = maps.keys();
   const index_t columns = slab_columns<Real>(heads), row_size = padded<double, wide>(keys);
@@ -91,12 +98,12 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
                       Distance::template entry<wide>((load<doubles>(row + k) - form.shift) * unit));
   }
   constexpr index_t strip = 16;
-  for (index_t first = 0; first < columns; first += strip) {
-    const index_t last = std::min(columns, first + strip), used = std::min(heads, last);
+  for (index_t begin = 0; begin < columns; begin += strip) {
+    const index_t last = std::min(columns, begin + strip), used = std::min(heads, last);
     for (index_t k = 0; k < keys; ++k) {
       Real* to = slab + k * columns;
-      for (index_t h = first; h < used; ++h) to[h] = entries[h * row_size + k];
-      for (index_t h = std::max(first, used); h < last; ++h) to[h] = 0;
+      for (index_t h = begin; h < used; ++h) to[h] = entries[h * row_size + k];
+      for (index_t h = std::max(begin, used); h < last; ++h) to[h] = 0;
     }
   }
   Real* table = nullptr;
@@ -114,13 +121,20 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
   double* line = own.line.get(columns);
   for (index_t i = 0; i + 1 < heads; ++i) {
     const Real* value = values + i * columns;
-    for (index_t j = (i + 1) / wide * wide; j < heads; j += wide)
-      store(line + j, Distance::template finish<wide>(load_converted<doubles>(value + j)));
+    doubles nearest = broadcast<doubles>(-1.);
+    for (index_t j = (i + 1) / wide * wide; j < heads; j += wide) {
+      doubles x = load_converted<doubles>(value + j);
+      if (j <= i)
+        for (int l = 0; l <= i - j; ++l) x[l] = .5;  // not pairs of this row
+      store(line + j, Distance::template finish<wide>(x));
+      const doubles excess = Distance::close_above ? x - Distance::close_limit : Distance::close_limit - x;
+      nearest = select_less(nearest, excess, excess, nearest);
+    }
     bool close = false;
-    for (index_t j = i + 1; j < heads; ++j) close = close | Distance::close(static_cast<double>(value[j]));
+    for (int l = 0; l < wide; ++l) close = close || nearest[l] > 0;
     if (close)
       for (index_t j = i + 1; j < heads; ++j)
-        if (Distance::close(static_cast<double>(value[j]))) line[j] = Distance::stable(scaled(i), scaled(j), keys);
+        if (is_close<Distance>(static_cast<double>(value[j]))) line[j] = Distance::stable(scaled(i), scaled(j), keys);
     if (special) {
       const row_kind a = own.forms[static_cast<std::size_t>(i)].kind;
       for (index_t j = i + 1; j < heads; ++j) {
@@ -134,7 +148,11 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
       }
     }
     double* sum = sums + i * columns;
-    for (index_t j = i + 1; j < heads; ++j) sum[j] += line[j];
+    if (first) {
+      std::copy(line + i + 1, line + heads, sum + i + 1);
+    } else {
+      for (index_t j = i + 1; j < heads; ++j) sum[j] += line[j];
+    }
   }
 }
 
@@ -148,9 +166,9 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
   double* sums = work.sums.get(groups * columns * columns);
   tasks.run(groups, [&](index_t g, int worker) {
     double* own = sums + g * columns * columns;
-    std::fill(own, own + columns * columns, 0.0);
-    for (index_t t = queries * g / groups; t < queries * (g + 1) / groups; ++t)
-      add_token<Distance, Real>(maps, t, work.workers[static_cast<std::size_t>(worker)], own);
+    const index_t begin = queries * g / groups, end = queries * (g + 1) / groups;
+    for (index_t t = begin; t < end; ++t)
+      add_token<Distance, Real>(maps, t, work.workers[static_cast<std::size_t>(worker)], own, t == begin);
   });
   const double count = static_cast<double>(queries);
   tasks.run(heads, [&](index_t i, int) {
@@ -164,8 +182,8 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
 }
 
 /// Base of the token-level distances. Derived says, as static members, what it needs of the engine: `prepare` (shift and
-/// scale of a row), `entry` (what of it enters the sum), `terms` (the sum over keys), `finish` (sum -> distance), `close`
-/// and `stable` (which sums are too near to identity, and the form that serves there), `one_constant` (distance of a
+/// scale of a row), `entry` (what of it enters the sum), `terms` (the sum over keys), `finish` (sum -> distance), `close_limit`
+/// with `close_above`, and `stable` (which sums are too near to identity, and the form that serves there), `one_constant` (distance of a
 /// constant row to one that is not).
 template <class Derived>
 struct token_distance {
