@@ -6,6 +6,7 @@
 #include <string>
 
 #include <headred/core/error.hpp>
+#include <headred/core/number_text.hpp>
 
 namespace headred {
 
@@ -16,7 +17,7 @@ namespace headred {
 inline index_t cluster_count(index_t heads, double pruning_ratio) {
   if (heads < 0) throw argument_error("cluster_count: heads is " + std::to_string(heads) + ", expected at least 0");
   if (!(pruning_ratio >= 0 && pruning_ratio < 1))
-    throw argument_error("cluster_count: pruning ratio is " + std::to_string(pruning_ratio) + ", expected in [0,1)");
+    throw argument_error("cluster_count: pruning ratio is " + number_text(pruning_ratio) + ", expected in [0,1)");
   if (heads == 0) return 0;
   const auto pruned = static_cast<index_t>(std::floor(pruning_ratio * static_cast<double>(heads) + 1e-9));
   return std::max<index_t>(1, heads - pruned);  // a ratio within 1e-9 of 1 would round to all heads

@@ -15,6 +15,7 @@
 #include <headred/cluster/clustering.hpp>
 #include <headred/core/as_view.hpp>
 #include <headred/core/matrix.hpp>
+#include <headred/core/number_text.hpp>
 #include <headred/core/random.hpp>
 
 namespace headred {
@@ -48,7 +49,7 @@ struct packed_points {
         const double x = static_cast<double>(v(i, d));
         if (!(std::abs(x) <= 1e100))  // the bound keeps sums of squares finite
           throw argument_error("kmeans: points (" + std::to_string(i) + "," + std::to_string(d) + ") is " +
-                               std::to_string(x) + ", expected a finite number of magnitude at most 1e100");
+                               number_text(x) + ", expected a finite number of magnitude at most 1e100");
         rows(i, d) = columns(d, i) = x;
       }
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -200,24 +199,23 @@ class sentence_maps {
   };
   /// In an order that depends on the number of keys alone.
   row_statistics sum_and_least(const double* row) const {
-    constexpr index_t lanes = 8;
-    std::array<double, lanes> sum{}, least{};
+    constexpr int lanes = 8;
+    using vec = pack<double, lanes>;
+    vec sum{}, least{};
     index_t k = 0;
-    for (; k + lanes <= keys_; k += lanes)
-      for (index_t i = 0; i < lanes; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        sum[at] += row[k + i];
-        least[at] = row[k + i] < least[at] ? row[k + i] : least[at];
-      }
-    for (index_t i = 0; k + i < keys_; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      sum[at] += row[k + i];
-      least[at] = row[k + i] < least[at] ? row[k + i] : least[at];
+    for (; k + lanes <= keys_; k += lanes) {
+      const vec x = load<vec>(row + k);
+      sum += x;
+      least = select_less(x, least, x, least);
     }
     row_statistics all{0, 0};
-    for (std::size_t i = 0; i < lanes; ++i) {
+    for (int i = 0; i < lanes; ++i) {
       all.sum += sum[i];
       all.least = std::min(all.least, least[i]);
+    }
+    for (; k < keys_; ++k) {
+      all.sum += row[k];
+      all.least = std::min(all.least, row[k]);
     }
     return all;
   }

@@ -88,7 +88,7 @@ HEADRED_INLINE void store(T* to, const Pack& p) {
 template <class Pack, class T>
 HEADRED_INLINE Pack broadcast(T value) {
 #if defined(__GNUC__) || defined(__clang__)
-  return Pack{} + value;
+  return value - Pack{};  // x - 0 is x, -0 included, so nothing is left to compute; 0 + x is not
 #else
   return Pack::fill(value);
 #endif
