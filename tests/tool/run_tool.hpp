@@ -33,7 +33,7 @@ struct outcome {
   std::string out, err;
 };
 
-inline std::string quoted(const std::string& word) {
+inline std::string shell_word(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -46,16 +46,16 @@ inline std::string tool() {
 }
 
 inline std::string command(const std::vector<std::string>& words) {
-  std::string line = quoted(tool());
-  for (const std::string& word : words) line += " " + quoted(word);
+  std::string line = shell_word(tool());
+  for (const std::string& word : words) line += " " + shell_word(word);
   return line;
 }
 
 /// Runs a line of the shell; `redirect` comes last and may send standard error elsewhere.
 inline outcome run_shell(const std::string& line, const std::string& redirect = "") {
   const temporary_folder folder;
-  const std::string all = "{ " + line + " ; } >" + quoted((folder / "out").string()) + " 2>" +
-                          quoted((folder / "err").string()) + " </dev/null " + redirect;
+  const std::string all = "{ " + line + " ; } >" + shell_word((folder / "out").string()) + " 2>" +
+                          shell_word((folder / "err").string()) + " </dev/null " + redirect;
   const int status = std::system(all.c_str());
   outcome result{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text(folder / "out"),
                  read_text(folder / "err")};

@@ -21,13 +21,18 @@ struct pearson : detail::token_distance<pearson> {
   /// Shift: the row's mean; scale: the length of what is left, in a second pass.
   static detail::row_form prepare(double* row, index_t keys, index_t padded_keys, double sum, double epsilon) {
     const double mean = sum / static_cast<double>(keys);
-    double squares = 0, centred = 0;
-    for (index_t k = 0; k < keys; ++k) {
-      squares += row[k] * row[k];
-      centred += (row[k] - mean) * (row[k] - mean);
-    }
+    constexpr int lanes = native_lanes<double>;
+    using vec = detail::pack<double, lanes>;
     std::fill(row + keys, row + padded_keys, mean);
-    const double norm = std::sqrt(centred);
+    vec centred{};
+    for (index_t k = 0; k < padded_keys; k += lanes) {
+      const vec x = detail::load<vec>(row + k) - mean;
+      centred += x * x;
+    }
+    const double left = detail::lane_sum<lanes>(centred);
+    // |x|^2 = |x - mean|^2 + keys mean^2
+    const double squares = left + static_cast<double>(keys) * mean * mean;
+    const double norm = std::sqrt(left);
     if (norm <= 16 * epsilon * std::sqrt(squares)) return {detail::row_kind::constant, mean, 1};
     return {detail::row_kind::regular, mean, norm};
   }

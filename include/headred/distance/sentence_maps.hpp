@@ -199,20 +199,22 @@ class sentence_maps {
   };
   /// In an order that depends on the number of keys alone.
   row_statistics sum_and_least(const double* row) const {
-    constexpr int lanes = 8;
+    constexpr int lanes = native_lanes<double>, packs = 8 / lanes;
     using vec = pack<double, lanes>;
-    vec sum{}, least{};
+    vec sum[packs]{}, least[packs]{};
     index_t k = 0;
-    for (; k + lanes <= keys_; k += lanes) {
-      const vec x = load<vec>(row + k);
-      sum += x;
-      least = select_less(x, least, x, least);
-    }
+    for (; k + 8 <= keys_; k += 8)
+      for (int i = 0; i < packs; ++i) {
+        const vec x = load<vec>(row + k + i * lanes);
+        sum[i] += x;
+        least[i] = select_less(x, least[i], x, least[i]);
+      }
     row_statistics all{0, 0};
-    for (int i = 0; i < lanes; ++i) {
-      all.sum += sum[i];
-      all.least = std::min(all.least, least[i]);
-    }
+    for (int i = 0; i < packs; ++i)
+      for (int l = 0; l < lanes; ++l) {
+        all.sum += sum[i][l];
+        all.least = std::min(all.least, least[i][l]);
+      }
     for (; k < keys_; ++k) {
       all.sum += row[k];
       all.least = std::min(all.least, row[k]);

@@ -172,12 +172,13 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
   });
   const double count = static_cast<double>(queries);
   tasks.run(heads, [&](index_t i, int) {
-    out(i, i) = 0;
-    for (index_t j = i + 1; j < heads; ++j) {
-      double sum = 0;
-      for (index_t g = 0; g < groups; ++g) sum += sums[(g * columns + i) * columns + j];
-      out(i, j) = out(j, i) = std::min(1.0, sum / count);
+    double* total = sums + i * columns;
+    for (index_t g = 1; g < groups; ++g) {
+      const double* more = sums + (g * columns + i) * columns;
+      for (index_t j = i + 1; j < heads; ++j) total[j] += more[j];
     }
+    out(i, i) = 0;
+    for (index_t j = i + 1; j < heads; ++j) out(i, j) = out(j, i) = std::min(1.0, total[j] / count);
   });
 }
 

@@ -28,18 +28,27 @@ inline bool centred_distances(const double* map, index_t tokens, index_t keys, b
     const double* x = map + i * keys;
     size += inner_product(x, x, keys);
     distances[i * tokens + i] = 0;
-    for (index_t j = i + 1; j < tokens; ++j) {
-      const double* y = map + j * keys;
-      vec sum{};
+    // several rows at once: their sums do not wait for each other
+    const auto rows = [&]<int Count>(index_t j) {
+      vec sum[Count]{};
       for (index_t k = 0; k < keys; k += lanes) {
-        const vec d = load<vec>(x + k) - load<vec>(y + k);
-        sum += d * d;
+        const vec xk = load<vec>(x + k);
+        for (int b = 0; b < Count; ++b) {
+          const vec d = xk - load<vec>(map + (j + b) * keys + k);
+          sum[b] += d * d;
+        }
       }
-      double squares = 0;
-      for (int l = 0; l < lanes; ++l) squares += sum[l];
-      spread += squares;
-      distances[i * tokens + j] = distances[j * tokens + i] = std::sqrt(squares);
-    }
+      for (int b = 0; b < Count; ++b) {
+        double squares = 0;
+        for (int l = 0; l < lanes; ++l) squares += sum[b][l];
+        spread += squares;
+        distances[i * tokens + j + b] = distances[(j + b) * tokens + i] = std::sqrt(squares);
+      }
+    };
+    constexpr int block = 8;
+    index_t j = i + 1;
+    for (; j + block <= tokens; j += block) rows.template operator()<block>(j);
+    for (; j < tokens; ++j) rows.template operator()<1>(j);
   }
   const double count = static_cast<double>(tokens);
   double whole = 0;
