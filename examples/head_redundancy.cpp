@@ -1,5 +1,6 @@
 // Which attention heads do the same? Redundancy matrices, clusters, the heads to keep, and a page to look at.
 // run: --out report --threads 2
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "support/interrupt.hpp"
 #include "support/one_line.hpp"
 #include "support/output_folder.hpp"
+#include "support/progress_bar.hpp"
 #include "support/settings.hpp"
 #include "support/study.hpp"
 
@@ -82,18 +84,24 @@ headred::redundancy_report::comparison_table compare(headred::cpu& be, const set
   const auto count = static_cast<index_t>(all.measures.size());
   headred::redundancy_report::comparison_table table;
   table.correlation = table.p_value = table.mean_difference = headred::matrix(count, count);
+  examples::progress_bar bar("comparisons", static_cast<long>(count * (count - 1) / 2));
+  long done = 0;
   for (index_t i = 0; i < count; ++i) {
     const measure& a = all.measures[static_cast<std::size_t>(i)];
+    const auto itself = headred::correlation(a.redundancy, a.redundancy);
     table.names.emplace_back(a.name);
-    for (index_t j = 0; j <= i; ++j) {
+    table.correlation(i, i) = itself.status == headred::status::converged ? itself.value : NAN;
+    table.p_value(i, i) = NAN;
+    for (index_t j = 0; j < i; ++j) {
       examples::stop_if_interrupted();
       const measure& b = all.measures[static_cast<std::size_t>(j)];
       const auto outcome = headred::mantel(be, a.redundancy, b.redundancy, {.seed = s.seed});
       const bool defined = outcome.status == headred::status::converged;
       table.correlation(i, j) = table.correlation(j, i) = defined ? outcome.correlation : NAN;
-      table.p_value(i, j) = table.p_value(j, i) = defined && i != j ? outcome.p_value : NAN;
+      table.p_value(i, j) = table.p_value(j, i) = defined ? outcome.p_value : NAN;
       table.mean_difference(i, j) = table.mean_difference(j, i) =
           headred::mean_absolute_difference(a.redundancy, b.redundancy);
+      bar.advance(++done);
     }
   }
   return table;

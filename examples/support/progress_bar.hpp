@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #if __has_include(<unistd.h>)
 #include <unistd.h>
@@ -16,7 +17,7 @@ class progress_bar {
  public:
   progress_bar(std::string what, long total) : what_(std::move(what)), total_(total) {
 #if __has_include(<unistd.h>)
-    shown_ = isatty(STDERR_FILENO) != 0;
+    shown_ = total > 0 && isatty(STDERR_FILENO) != 0;
 #endif
     advance(0);
   }
@@ -30,8 +31,7 @@ class progress_bar {
     const auto now = clock::now();
     if (!shown_ || (done > 0 && now - last_ < std::chrono::milliseconds(100))) return;
     last_ = now;
-    const auto filled =
-        static_cast<std::size_t>(std::clamp(30.0 * double(done) / double(std::max(total_, 1L)), 0., 30.));
+    const auto filled = static_cast<std::size_t>(std::clamp(30.0 * double(done) / double(total_), 0., 30.));
     std::fprintf(stderr, "\r\033[K%s [%s%s] %ld/%ld", what_.c_str(), std::string(filled, '#').c_str(),
                  std::string(30 - filled, '.').c_str(), done, total_);
     const double seconds = std::chrono::duration<double>(now - start_).count();

@@ -90,10 +90,14 @@ struct distance_correlation {
       Real* values = own.values.get(columns * columns);
       for (index_t c = chunks * g / groups; c < chunks * (g + 1) / groups; ++c) {
         const index_t begin = c * chunk, count = std::min(chunk, entries - begin);
-        for (index_t k = 0; k < count; ++k) {
-          Real* to = slab + k * columns;
-          for (index_t h = 0; h < heads; ++h) to[h] = static_cast<Real>(vectors[h * stride + begin + k]);
-          for (index_t h = heads; h < columns; ++h) to[h] = 0;
+        constexpr index_t strip = 16;  // heads whose lines stay in the first cache
+        for (index_t first = 0; first < columns; first += strip) {
+          const index_t last = std::min(columns, first + strip), used = std::clamp(heads, first, last);
+          for (index_t k = 0; k < count; ++k) {
+            Real* to = slab + k * columns;
+            for (index_t h = first; h < used; ++h) to[h] = static_cast<Real>(vectors[h * stride + begin + k]);
+            for (index_t h = used; h < last; ++h) to[h] = 0;
+          }
         }
         pair_tiles<product_terms, Real>(slab, nullptr, count, columns, values);
         for (index_t i = 0; i + 1 < heads; ++i)

@@ -24,6 +24,7 @@ inline bool centred_distances(const double* map, index_t tokens, index_t keys, b
   double* distances = scratch;
   double* mean = scratch + tokens * tokens;
   double size = 0, spread = 0;
+  std::fill(mean, mean + tokens, 0.0);
   for (index_t i = 0; i < tokens; ++i) {
     const double* x = map + i * keys;
     size += inner_product(x, x, keys);
@@ -42,7 +43,10 @@ inline bool centred_distances(const double* map, index_t tokens, index_t keys, b
         double squares = 0;
         for (int l = 0; l < lanes; ++l) squares += sum[b][l];
         spread += squares;
-        distances[i * tokens + j + b] = distances[(j + b) * tokens + i] = std::sqrt(squares);
+        const double d = std::sqrt(squares);
+        distances[i * tokens + j + b] = d;  // above the diagonal only
+        mean[i] += d;
+        mean[j + b] += d;
       }
     };
     constexpr int block = 8;
@@ -53,10 +57,8 @@ inline bool centred_distances(const double* map, index_t tokens, index_t keys, b
   const double count = static_cast<double>(tokens);
   double whole = 0;
   for (index_t i = 0; i < tokens; ++i) {
-    double sum = 0;
-    for (index_t j = 0; j < tokens; ++j) sum += distances[i * tokens + j];
-    whole += sum;
-    mean[i] = sum / (unbiased ? count - 2 : count);
+    whole += mean[i];
+    mean[i] /= unbiased ? count - 2 : count;
   }
   whole /= unbiased ? (count - 1) * (count - 2) : count * count;
 

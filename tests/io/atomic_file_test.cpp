@@ -19,7 +19,7 @@ using headred_test::read_text;
 using headred_test::temporary_folder;
 using headred_test::write_text;
 
-TEST_SUITE("core") {
+TEST_SUITE("io") {
   TEST_CASE("atomic_file: nothing under the name before commit, all of it after") {
     const temporary_folder folder;
     const auto path = folder / "out.txt";
