@@ -10,7 +10,7 @@ target_compile_definitions(tests_tool PRIVATE "HEADRED_SHARED_DIR=\"${HEADRED_SH
                                               "HEADRED_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
 target_link_libraries(tests_tool PRIVATE doctest::doctest)
 # Next to nothing is computed here: a quick compilation is worth more than a quick program.
-target_compile_options(tests_tool PRIVATE $<$<CONFIG:Release>:-O1>)
+target_compile_options(tests_tool PRIVATE $<$<CONFIG:Release>:-O0>)
 
 foreach(_part IN ITEMS answers full_disk manners real refusals)
   add_test(NAME tool.${_part} COMMAND tests_tool "--source-file=${_tool_tests}/${_part}.cpp")
