@@ -21,16 +21,17 @@ struct bhattacharyya : detail::token_distance<bhattacharyya> {
     return {detail::row_kind::regular, 0, sum};
   }
   /// What enters the sum over keys: square roots, a unit vector.
-  template <int Lanes>
-  static HEADRED_INLINE detail::pack<double, Lanes> entry(const detail::pack<double, Lanes>& x) {
+  static constexpr bool transforms_entries = true;
+  template <int Lanes, class Pack>
+  static HEADRED_INLINE Pack entry(const Pack& x) {
     return detail::sqrt_of<Lanes>(x);
   }
   /// Bhattacharyya coefficient -> distance.
-  template <int Lanes>
-  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& coefficient) {
-    using vec = detail::pack<double, Lanes>;
-    const vec zero{};
-    const vec rest = 1. - coefficient;
+  template <int Lanes, class Pack>
+  static HEADRED_INLINE Pack finish(const Pack& coefficient) {
+    using scalar = detail::lane_type<Pack>;
+    const Pack zero{};
+    const Pack rest = scalar(1) - coefficient;
     return detail::sqrt_of<Lanes>(detail::select_less(rest, zero, zero, rest));
   }
   static constexpr bool close_above = true;

@@ -23,11 +23,11 @@ struct cosine : detail::token_distance<cosine> {
     return {detail::row_kind::regular, 0, std::sqrt(detail::inner_product(row, row, padded_keys))};
   }
   /// Inner product of unit vectors -> distance.
-  template <int Lanes>
-  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& product) {
-    using vec = detail::pack<double, Lanes>;
-    const vec zero{}, one = detail::broadcast<vec>(1.);
-    return 1. - detail::select_less(product, zero, zero, detail::select_less(one, product, one, product));
+  template <int Lanes, class Pack>
+  static HEADRED_INLINE Pack finish(const Pack& product) {
+    using scalar = detail::lane_type<Pack>;
+    const Pack zero{}, one = detail::broadcast<Pack>(scalar(1));
+    return scalar(1) - detail::select_less(product, zero, zero, detail::select_less(one, product, one, product));
   }
   static constexpr bool close_above = true;
   static constexpr double close_limit = 1 - 1e-3;

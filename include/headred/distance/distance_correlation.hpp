@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,8 @@
 #include <headred/distance/sentence_maps.hpp>
 #include <headred/numeric/centred_distances.hpp>
 #include <headred/numeric/pair_tiles.hpp>
+#include <headred/numeric/transpose.hpp>
+#include <headred/numeric/vector_loops.hpp>
 
 namespace headred {
 namespace detail {
@@ -20,12 +21,17 @@ namespace detail {
 template <class Real>
 struct correlation_workspace {
   struct worker {
-    grow_buffer<double> map, distances;  // of one head; of a close pair
-    grow_buffer<Real> slab, values;
+    grow_buffer<double> row;  // of one token
+    grow_buffer<Real> map;    // (T, padded keys): of one head
+    centred_scratch<Real> centred;
+    grow_buffer<Real> slab, values;  // of the Gram matrix
+    grow_buffer<double> wide_maps;   // of a pair that is done again in double
+    centred_scratch<double> wide;
+    grow_buffer<double> wide_vectors, residual;
   };
   std::vector<worker> workers;
-  grow_buffer<double> vectors;  // (N, padded entries): unit vectors of centred distances
-  grow_buffer<double> sums;     // (groups, columns, columns)
+  grow_buffer<Real> vectors;  // (N, padded entries): unit vectors of centred distances
+  grow_buffer<double> sums;   // (groups, columns, columns)
   std::vector<unsigned char> zero;
 };
 
@@ -56,25 +62,22 @@ struct distance_correlation {
                tensor_view<double, 2> out) const {
     using namespace detail;
     const index_t heads = maps.heads(), tokens = maps.queries(), keys = maps.keys();
-    const index_t entries = centred_entries(tokens), stride = padded<double, native_lanes<double>>(entries);
+    const index_t entries = centred_entries(tokens), stride = padded<Real, native_lanes<Real>>(entries);
     const index_t columns = slab_columns<Real>(heads);
-    double* vectors = work.vectors.get(heads * stride);
+    Real* vectors = work.vectors.get(heads * stride);
     work.zero.resize(static_cast<std::size_t>(heads));
     work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
-    const double epsilon = static_cast<double>(std::numeric_limits<Real>::epsilon());
     tasks.run(heads, [&](index_t h, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
-      const index_t row_size = padded<double, native_lanes<double>>(keys);
-      double* map = own.map.get(tokens * row_size);
+      Real* map = own.map.get(tokens * keys);
+      double* row = own.row.get(keys);
       for (index_t t = 0; t < tokens; ++t) {
-        double* row = map + t * row_size;
-        std::fill(row + keys, row + row_size, 0.0);
         if (!maps.read_row(h, t, row)) std::fill(row, row + keys, 0.0);
+        for (index_t k = 0; k < keys; ++k) map[t * keys + k] = static_cast<Real>(row[k]);
       }
-      double* vector = vectors + h * stride;
-      std::fill(vector + entries, vector + stride, 0.0);
-      const bool any = centred_distances(map, tokens, row_size, unbiased, epsilon,
-                                         own.distances.get(tokens * tokens + tokens), vector);
+      Real* vector = vectors + h * stride;
+      std::fill(vector + entries, vector + stride, Real(0));
+      const bool any = centred_distances(map, tokens, keys, unbiased, own.centred, vector);
       work.zero[static_cast<std::size_t>(h)] = any ? 0 : 1;
     });
 
@@ -90,15 +93,7 @@ struct distance_correlation {
       Real* values = own.values.get(columns * columns);
       for (index_t c = chunks * g / groups; c < chunks * (g + 1) / groups; ++c) {
         const index_t begin = c * chunk, count = std::min(chunk, entries - begin);
-        constexpr index_t strip = 16;  // heads whose lines stay in the first cache
-        for (index_t first = 0; first < columns; first += strip) {
-          const index_t last = std::min(columns, first + strip), used = std::clamp(heads, first, last);
-          for (index_t k = 0; k < count; ++k) {
-            Real* to = slab + k * columns;
-            for (index_t h = first; h < used; ++h) to[h] = static_cast<Real>(vectors[h * stride + begin + k]);
-            for (index_t h = used; h < last; ++h) to[h] = 0;
-          }
-        }
+        transpose(vectors + begin, stride, heads, count, slab, columns);
         pair_tiles<product_terms, Real>(slab, nullptr, count, columns, values);
         for (index_t i = 0; i + 1 < heads; ++i)
           for (index_t j = i + 1; j < heads; ++j) sum[i * columns + j] += static_cast<double>(values[i * columns + j]);
@@ -115,10 +110,8 @@ struct distance_correlation {
         if (zero_i || zero_j) {
           d = zero_i == zero_j ? 0 : 1;
         } else {
-          const auto residual = [&] {
-            return close_residual(maps, i, j, work.workers[static_cast<std::size_t>(worker)]);
-          };
-          d = finish(product, vectors + i * stride, vectors + j * stride, stride, residual);
+          d = finish<Real>(product, maps, i, j, work.workers[static_cast<std::size_t>(worker)], vectors + i * stride,
+                           vectors + j * stride, entries);
         }
         out(i, j) = out(j, i) = d;
       }
@@ -127,19 +120,25 @@ struct distance_correlation {
   }
 
  private:
-  /// Inner product of unit vectors -> distance; recomputed in double where the product's rounding would show, and from
-  /// the maps where that of the vectors would.
-  template <class Residual>
-  double finish(double product, const double* a, const double* b, index_t n, const Residual& residual) const {
+  /// Inner product of unit vectors -> distance. Done again where the product's rounding would show: from the vectors,
+  /// or from the maps where that of the vectors would.
+  template <class Real, class Worker>
+  double finish(double product, const detail::sentence_maps& maps, index_t i, index_t j, Worker& own, const Real* a,
+                const Real* b, index_t entries) const {
     const double rest = 1 - product;
     if (rest < 4e-3) {
-      double e = .5 * detail::squared_distance(a, b, n);
-      if (e > 0 && e < 1e-6) e = residual();
+      double e = 0;
+      for (index_t k = 0; k < entries; ++k) {
+        const double d = static_cast<double>(a[k]) - static_cast<double>(b[k]);
+        e += .5 * d * d;
+      }
+      if (e > 0 && e < (sizeof(Real) == 8 ? 1e-6 : 1e-5)) e = close_residual(maps, i, j, own);
       e = std::clamp(e, 0.0, 1.0);
       return unbiased ? e : e / (1 + std::sqrt(1 - e));
     }
     if (unbiased) return std::clamp(rest, 0.0, 1.0);
-    if (product < .05) product = detail::inner_product(a, b, n);  // the root magnifies errors near 0
+    // the root magnifies errors near 0
+    if (product < (sizeof(Real) == 8 ? 0 : 2e-3)) product = wide_product(maps, i, j, own);
     return 1 - std::sqrt(std::clamp(product, 0.0, 1.0));
   }
 
@@ -147,11 +146,24 @@ struct distance_correlation {
   double close_residual(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
     using namespace detail;
     const index_t tokens = maps.queries(), keys = maps.keys(), row_size = padded<double, native_lanes<double>>(keys);
-    double* difference = own.map.get(2 * tokens * row_size);
+    double* difference = own.wide_maps.get(2 * tokens * row_size);
     double* total = difference + tokens * row_size;
     for (index_t t = 0; t < tokens; ++t) maps.read_pair(i, j, t, difference + t * row_size, total + t * row_size);
-    return centred_residual(difference, total, tokens, row_size, unbiased,
-                            own.distances.get(2 * tokens * (tokens + 1)));
+    return centred_residual(difference, total, tokens, row_size, unbiased, own.residual.get(2 * tokens * (tokens + 1)));
+  }
+
+  template <class Worker>
+  double wide_product(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
+    using namespace detail;
+    const index_t tokens = maps.queries(), keys = maps.keys(), entries = centred_entries(tokens);
+    double* map = own.wide_maps.get(tokens * keys);
+    double* vectors = own.wide_vectors.get(2 * entries);
+    for (const index_t side : {0, 1}) {
+      for (index_t t = 0; t < tokens; ++t)
+        if (!maps.read_row(side == 0 ? i : j, t, map + t * keys)) std::fill(map + t * keys, map + (t + 1) * keys, 0.0);
+      centred_distances(map, tokens, keys, unbiased, own.wide, vectors + side * entries);
+    }
+    return dot(vectors, vectors + entries, entries);
   }
 };
 

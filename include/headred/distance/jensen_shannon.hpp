@@ -21,10 +21,10 @@ struct jensen_shannon : detail::token_distance<jensen_shannon> {
     return {detail::row_kind::regular, 0, sum};
   }
   /// Divergence in bits -> distance.
-  template <int Lanes>
-  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& divergence) {
-    using vec = detail::pack<double, Lanes>;
-    const vec zero{}, one = detail::broadcast<vec>(1.);
+  template <int Lanes, class Pack>
+  static HEADRED_INLINE Pack finish(const Pack& divergence) {
+    using scalar = detail::lane_type<Pack>;
+    const Pack zero{}, one = detail::broadcast<Pack>(scalar(1));
     return detail::sqrt_of<Lanes>(
         detail::select_less(divergence, zero, zero, detail::select_less(one, divergence, one, divergence)));
   }

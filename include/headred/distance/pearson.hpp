@@ -37,12 +37,12 @@ struct pearson : detail::token_distance<pearson> {
     return {detail::row_kind::regular, mean, norm};
   }
   /// Correlation -> distance.
-  template <int Lanes>
-  static HEADRED_INLINE detail::pack<double, Lanes> finish(const detail::pack<double, Lanes>& r) {
-    using vec = detail::pack<double, Lanes>;
-    const vec one = detail::broadcast<vec>(1.);
-    const vec inside = detail::select_less(r, -one, -one, detail::select_less(one, r, one, r));
-    return .5 * (1. - inside);
+  template <int Lanes, class Pack>
+  static HEADRED_INLINE Pack finish(const Pack& r) {
+    using scalar = detail::lane_type<Pack>;
+    const Pack one = detail::broadcast<Pack>(scalar(1));
+    const Pack inside = detail::select_less(r, -one, -one, detail::select_less(one, r, one, r));
+    return scalar(.5) * (scalar(1) - inside);
   }
   static constexpr bool close_above = true;
   static constexpr double close_limit = 1 - 2e-3;

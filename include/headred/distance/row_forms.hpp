@@ -1,6 +1,7 @@
 // The stable forms of the token-level distances: sums of terms that cannot cancel, used where two rows are close.
 #pragma once
 
+#include <headred/numeric/vector_loops.hpp>
 #include <headred/numeric/vector_math.hpp>
 
 namespace headred::detail {
@@ -14,14 +15,6 @@ struct scaled_row {
 
 /// What a row is divided by: its sum, its length, or its length after its mean was taken away.
 enum class row_scale { sum, length, centred_length };
-
-/// Sum of the lanes, in a fixed order.
-template <int Lanes>
-HEADRED_INLINE double lane_sum(const pack<double, Lanes>& x) {
-  double sum = 0;
-  for (int i = 0; i < Lanes; ++i) sum += x[i];
-  return sum;
-}
 
 /// sum_k term(p - q, p + q, p q) for p = (x - shift) / scale of row a and q that of row b (p q for shifts of 0 only). What
 /// the rows' shifts and scales differ by is summed from the differences of their entries, so that p - q has their relative

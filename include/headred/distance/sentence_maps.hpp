@@ -113,7 +113,8 @@ class sentence_maps {
   bool read_row(index_t h, index_t t, double* row) const {
     const double sum = read_raw_row(h, t, row);
     if (sum == 0) return false;
-    for (index_t k = 0; k < keys_; ++k) row[k] /= sum;
+    const double unit = 1 / sum;
+    for (index_t k = 0; k < keys_; ++k) row[k] *= unit;
     return true;
   }
   /// p - q and p + q for rows t of heads i and j divided by their sums, without the rounding of either quotient in the

@@ -12,6 +12,7 @@
 #include <headred/distance/row_forms.hpp>
 #include <headred/distance/sentence_maps.hpp>
 #include <headred/numeric/pair_tiles.hpp>
+#include <headred/numeric/transpose.hpp>
 
 namespace headred::detail {
 
@@ -29,11 +30,11 @@ template <class Real>
 struct token_workspace {
   struct worker {
     grow_buffer<double> rows;   // (N, padded keys): rows of one token as given
-    grow_buffer<Real> entries;  // (N, padded keys): what enters the sums over keys
+    grow_buffer<Real> entries;  // (N, padded keys): what of them enters the sums over keys
     grow_buffer<Real> slab;     // (keys, columns): the same transposed
     grow_buffer<Real> table;    // (chunks, columns)
     grow_buffer<Real> values;   // (columns, columns)
-    grow_buffer<double> line;   // (columns)
+    grow_buffer<Real> line;     // (columns)
     std::vector<row_form> forms;
   };
   std::vector<worker> workers;
@@ -42,10 +43,8 @@ struct token_workspace {
 
 /// Tokens are summed in this many groups, whatever the number of threads, and the groups in order.
 inline index_t token_groups(index_t queries, index_t heads) {
-  return std::min<index_t>(queries, heads <= 256 ? 16 : 4);
+  return std::clamp<index_t>(queries / 4, 1, heads <= 256 ? 16 : 4);
 }
-
-inline constexpr int wide = native_lanes<double>;
 
 /// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys.
 template <class Op, class Real>
@@ -63,28 +62,21 @@ void fill_table(const Real* slab, index_t keys, index_t columns, Real* table) {
     }
 }
 
-/// Whether a sum over keys is too near to that of identical rows for the difference to have digits left.
-template <class Distance>
-bool is_close(double sum) {
-  return Distance::close_above ? sum > Distance::close_limit : sum < Distance::close_limit;
-}
-
-/// One token: all row distances of it are added to `sums`, or put there if it is the first.
+/// Prepares the rows of one token: own.rows as given, own.forms, own.slab. Returns whether a row is not regular.
 template <class Distance, class Real>
-void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums,
-               bool first) {
-  using terms = typename Distance::terms;
+bool prepare_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own) {
+  constexpr int wide = native_lanes<double>, lanes = native_lanes<Real>;
+  using doubles = pack<double, wide>;
+  using vec = pack<Real, lanes>;
   const index_t heads = maps.heads(), keys = maps.keys();
-  const index_t columns = slab_columns<Real>(heads), row_size = padded<double, wide>(keys);
+  const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, lanes>(keys);
   double* rows = own.rows.get(heads * row_size);
   Real* entries = own.entries.get(heads * row_size);
-  Real* slab = own.slab.get(keys * columns);
   own.forms.resize(static_cast<std::size_t>(heads));
-
-  using doubles = pack<double, wide>;
   bool special = false;
   for (index_t h = 0; h < heads; ++h) {
     double* row = rows + h * row_size;
+    Real* entry = entries + h * row_size;
     std::fill(row + keys, row + row_size, 0.0);
     const double sum = maps.read_raw_row(h, token, row);
     row_form& form = own.forms[static_cast<std::size_t>(h)];
@@ -94,18 +86,28 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
     special = special || form.kind != row_kind::regular;
     const double unit = 1 / form.scale;
     for (index_t k = 0; k < row_size; k += wide)
-      store_converted(entries + h * row_size + k,
-                      Distance::template entry<wide>((load<doubles>(row + k) - form.shift) * unit));
+      store_converted(entry + k, (load<doubles>(row + k) - form.shift) * unit);
+    if constexpr (Distance::transforms_entries)
+      for (index_t k = 0; k < row_size; k += lanes)
+        store(entry + k, Distance::template entry<lanes>(load<vec>(entry + k)));
   }
-  constexpr index_t strip = 16;
-  for (index_t begin = 0; begin < columns; begin += strip) {
-    const index_t last = std::min(columns, begin + strip), used = std::min(heads, last);
-    for (index_t k = 0; k < keys; ++k) {
-      Real* to = slab + k * columns;
-      for (index_t h = begin; h < used; ++h) to[h] = entries[h * row_size + k];
-      for (index_t h = std::max(begin, used); h < last; ++h) to[h] = 0;
-    }
-  }
+  transpose(entries, row_size, heads, keys, own.slab.get(keys * columns), columns);
+  return special;
+}
+
+/// One token: all row distances of it are added to `sums`, or put there if it is the first.
+template <class Distance, class Real>
+void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums,
+               bool first) {
+  using terms = typename Distance::terms;
+  constexpr int wide = native_lanes<double>, lanes = native_lanes<Real>;
+  using doubles = pack<double, wide>;
+  using vec = pack<Real, lanes>;
+  const index_t heads = maps.heads(), keys = maps.keys();
+  const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, lanes>(keys);
+  const bool special = prepare_token<Distance, Real>(maps, token, own);
+  const Real* slab = own.slab.get(keys * columns);
+  const double* rows = own.rows.get(heads * row_size);
   Real* table = nullptr;
   if constexpr (terms::tabulated) {
     table = own.table.get((keys + terms::chunk - 1) / terms::chunk * columns);
@@ -118,23 +120,26 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
     const row_form& form = own.forms[static_cast<std::size_t>(h)];
     return scaled_row{rows + h * row_size, form.shift, form.scale};
   };
-  double* line = own.line.get(columns);
+  // how far a sum is beyond the limit of what counts as close
+  constexpr Real limit = static_cast<Real>(Distance::close_limit);
+  const auto excess = [&](const auto& x) { return Distance::close_above ? x - limit : limit - x; };
+  Real* line = own.line.get(columns);
   for (index_t i = 0; i + 1 < heads; ++i) {
     const Real* value = values + i * columns;
-    doubles nearest = broadcast<doubles>(-1.);
-    for (index_t j = (i + 1) / wide * wide; j < heads; j += wide) {
-      doubles x = load_converted<doubles>(value + j);
+    vec nearest = broadcast<vec>(Real(-1));
+    for (index_t j = (i + 1) / lanes * lanes; j < heads; j += lanes) {
+      vec x = load<vec>(value + j);
       if (j <= i)
-        for (int l = 0; l <= i - j; ++l) x[l] = .5;  // not pairs of this row
-      store(line + j, Distance::template finish<wide>(x));
-      const doubles excess = Distance::close_above ? x - Distance::close_limit : Distance::close_limit - x;
-      nearest = select_less(nearest, excess, excess, nearest);
+        for (int l = 0; l <= i - j; ++l) x[l] = Real(.5);  // not pairs of this row
+      store(line + j, Distance::template finish<lanes>(x));
+      const vec beyond = excess(x);
+      nearest = select_less(nearest, beyond, beyond, nearest);
     }
     bool close = false;
-    for (int l = 0; l < wide; ++l) close = close || nearest[l] > 0;
+    for (int l = 0; l < lanes; ++l) close = close || nearest[l] > 0;
     if (close)
       for (index_t j = i + 1; j < heads; ++j)
-        if (is_close<Distance>(static_cast<double>(value[j]))) line[j] = Distance::stable(scaled(i), scaled(j), keys);
+        if (excess(value[j]) > 0) line[j] = static_cast<Real>(Distance::stable(scaled(i), scaled(j), keys));
     if (special) {
       const row_kind a = own.forms[static_cast<std::size_t>(i)].kind;
       for (index_t j = i + 1; j < heads; ++j) {
@@ -143,15 +148,14 @@ void add_token(const sentence_maps& maps, index_t token, typename token_workspac
         if (a == b) {
           line[j] = 0;
         } else {
-          line[j] = a == row_kind::zero || b == row_kind::zero ? 1 : Distance::one_constant;
+          line[j] = a == row_kind::zero || b == row_kind::zero ? Real(1) : static_cast<Real>(Distance::one_constant);
         }
       }
     }
-    double* sum = sums + i * columns;
-    if (first) {
-      std::copy(line + i + 1, line + heads, sum + i + 1);
-    } else {
-      for (index_t j = i + 1; j < heads; ++j) sum[j] += line[j];
+    double* sum = sums + i * columns;  // whole packs: what is added at j <= i is never read
+    for (index_t j = (i + 1) / lanes * lanes; j < heads; j += wide) {
+      const doubles d = load_converted<doubles>(line + j);
+      store(sum + j, first ? d : load<doubles>(sum + j) + d);
     }
   }
 }
@@ -182,20 +186,19 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
   });
 }
 
-/// Base of the token-level distances. Derived says, as static members, what it needs of the engine: `prepare` (shift and
-/// scale of a row), `entry` (what of it enters the sum), `terms` (the sum over keys), `finish` (sum -> distance), `close_limit`
-/// with `close_above`, and `stable` (which sums are too near to identity, and the form that serves there), `one_constant` (distance of a
-/// constant row to one that is not).
+/// Base of the token-level distances. Derived says, as static members, what it needs of the engine:
+///   prepare               shift and scale of a row, and what kind of row it is
+///   entry                 what of an entry enters the sum, with transforms_entries
+///   terms                 the sum over keys
+///   finish                sum -> distance
+///   close_limit, close_above, stable   which sums are too near to identity, and the form that serves there
+///   one_constant          distance of a constant row to one that is not
 template <class Derived>
 struct token_distance {
   static constexpr distance_level level = distance_level::token;
+  static constexpr bool transforms_entries = false;
   template <class Real>
   using workspace = token_workspace<Real>;
-
-  template <int Lanes>
-  static HEADRED_INLINE pack<double, Lanes> entry(const pack<double, Lanes>& x) {
-    return x;
-  }
 
   template <class Real, class Runner>
   status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out) const {

@@ -3,57 +3,75 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include <headred/core/grow_buffer.hpp>
+#include <headred/numeric/pair_tiles.hpp>
+#include <headred/numeric/transpose.hpp>
 #include <headred/numeric/vector_loops.hpp>
 
 namespace headred::detail {
 
-/// Numbers that represent a centred symmetric (tokens, tokens) matrix: its upper triangle, diagonal included.
-constexpr index_t centred_entries(index_t tokens) { return tokens * (tokens + 1) / 2; }
+/// Columns of row i start here in a centred vector: at the pack that holds the diagonal.
+inline constexpr index_t centred_unit = 8;
+constexpr index_t centred_begin(index_t i) { return i / centred_unit * centred_unit; }
 
-/// a_ij = |x_i - x_j| between rows of map (tokens, keys; keys a whole number of packs, padding zero), double-centred
-/// (biased: A_ij = a_ij - rowmean - colmean + mean) or U-centred (unbiased, tokens >= 4: divisors T-2 and (T-1)(T-2),
-/// zero diagonal), to a unit vector whose inner products are those of the matrices: entries (i,j), i <= j, row by row,
-/// off-diagonal ones times sqrt(2). False, and zeros, if nothing above rounding is left: all rows are equal or, U-centred,
-/// all their distances.
-/// scratch: tokens^2 + tokens. Cost tokens^2 keys.
-inline bool centred_distances(const double* map, index_t tokens, index_t keys, bool unbiased, double epsilon,
-                              double* scratch, double* vector) {
-  constexpr int lanes = native_lanes<double>;
-  using vec = pack<double, lanes>;
-  double* distances = scratch;
-  double* mean = scratch + tokens * tokens;
-  double size = 0, spread = 0;
-  std::fill(mean, mean + tokens, 0.0);
+/// Length of the vector that represents a centred symmetric (tokens, tokens) matrix: row i from centred_begin(i) to the
+/// end, padded to whole units; entries below the diagonal and of the padding are zero.
+constexpr index_t centred_entries(index_t tokens) {
+  const index_t padded = (tokens + centred_unit - 1) / centred_unit * centred_unit;
+  index_t entries = 0;
+  for (index_t i = 0; i < tokens; i += centred_unit)
+    entries += (tokens - i < centred_unit ? tokens - i : centred_unit) * (padded - i);
+  return entries;
+}
+
+/// Scratch of centred_distances.
+template <class Real>
+struct centred_scratch {
+  grow_buffer<Real> slab, squares, distances;
+  grow_buffer<double> mean;
+};
+
+/// a_ij = |x_i - x_j| between rows of map (tokens, keys), double-centred (biased: A_ij = a_ij - rowmean -
+/// colmean + mean) or U-centred (unbiased, tokens >= 4: divisors T-2 and (T-1)(T-2), zero diagonal), to a unit vector
+/// whose inner products are those of the matrices: entries (i,j), i <= j, off-diagonal ones times sqrt(2); layout as
+/// centred_entries says. False, and zeros, if nothing above rounding is left: all rows are equal or, U-centred, all
+/// their distances. Cost tokens^2 keys / 2 differences, squared.
+template <class Real>
+bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbiased, centred_scratch<Real>& scratch,
+                       Real* vector) {
+  constexpr int lanes = native_lanes<double>;  // rows are walked in double, in packs of as many
+  static_assert(centred_unit % lanes == 0);
+  using vec = pack<Real, lanes>;
+  using doubles = pack<double, lanes>;
+  constexpr double epsilon = static_cast<double>(std::numeric_limits<Real>::epsilon());
+  const index_t columns = slab_columns<Real>(tokens), end = padded<Real, centred_unit>(tokens);
+  Real* slab = scratch.slab.get(keys * columns);
+  Real* squares = scratch.squares.get(columns * columns);
+  double* mean = scratch.mean.get(columns);
+  transpose(map, keys, tokens, keys, slab, columns);
+  pair_tiles<difference_terms, Real>(slab, nullptr, keys, columns, squares);
+
+  // distances in place of their squares, on and above the diagonal; sums of their rows
+  doubles squared{};
+  std::fill(mean, mean + columns, 0.0);
   for (index_t i = 0; i < tokens; ++i) {
-    const double* x = map + i * keys;
-    size += inner_product(x, x, keys);
-    distances[i * tokens + i] = 0;
-    // several rows at once: their sums do not wait for each other
-    const auto rows = [&]<int Count>(index_t j) {
-      vec sum[Count]{};
-      for (index_t k = 0; k < keys; k += lanes) {
-        const vec xk = load<vec>(x + k);
-        for (int b = 0; b < Count; ++b) {
-          const vec d = xk - load<vec>(map + (j + b) * keys + k);
-          sum[b] += d * d;
-        }
-      }
-      for (int b = 0; b < Count; ++b) {
-        double squares = 0;
-        for (int l = 0; l < lanes; ++l) squares += sum[b][l];
-        spread += squares;
-        const double d = std::sqrt(squares);
-        distances[i * tokens + j + b] = d;  // above the diagonal only
-        mean[i] += d;
-        mean[j + b] += d;
-      }
-    };
-    constexpr int block = 8;
-    index_t j = i + 1;
-    for (; j + block <= tokens; j += block) rows.template operator()<block>(j);
-    for (; j < tokens; ++j) rows.template operator()<1>(j);
+    const index_t begin = centred_begin(i);
+    Real* row = squares + i * columns;
+    std::fill(row + begin, row + i + 1, Real(0));
+    std::fill(row + tokens, row + end, Real(0));
+    doubles sum{};
+    for (index_t j = begin; j < end; j += lanes) {
+      squared += load_converted<doubles>(row + j);
+      store(row + j, sqrt_of<lanes>(load<vec>(row + j)));
+      const doubles d = load_converted<doubles>(row + j);
+      sum += d;
+      store(mean + j, load<doubles>(mean + j) + d);
+    }
+    mean[i] += lane_sum<lanes>(sum);
   }
+  const double spread = lane_sum<lanes>(squared), size = squared_length(map, tokens * keys);
   const double count = static_cast<double>(tokens);
   double whole = 0;
   for (index_t i = 0; i < tokens; ++i) {
@@ -62,33 +80,38 @@ inline bool centred_distances(const double* map, index_t tokens, index_t keys, b
   }
   whole /= unbiased ? (count - 1) * (count - 2) : count * count;
 
-  // sum over pairs |x_i - x_j|^2 = T |Xc|_F^2: the rule for "all rows equal" is that of the centred matrix
   const index_t entries = centred_entries(tokens);
+  // sum over pairs |x_i - x_j|^2 = T |Xc|_F^2: the rule for "all rows equal" is that of the centred matrix
   if (std::sqrt(spread / count) <= 16 * epsilon * std::sqrt(count * size)) {
-    std::fill(vector, vector + entries, 0.0);
+    std::fill(vector, vector + entries, Real(0));
     return false;
   }
-  double squares = 0;
-  index_t at = 0;
+  doubles length{};
+  Real* to = vector;
   for (index_t i = 0; i < tokens; ++i) {
-    for (index_t j = i; j < tokens; ++j) {
-      double value = distances[i * tokens + j] - mean[i] - mean[j] + whole;
-      if (i == j) {
-        value = unbiased ? 0 : value;
-      } else {
-        value *= 1.41421356237309504880;
-      }
-      squares += value * value;
-      vector[at++] = value;
+    const index_t begin = centred_begin(i);
+    const Real* row = squares + i * columns;
+    const double shift = whole - mean[i];
+    for (index_t j = begin; j < end; j += lanes)
+      store_converted(to + j - begin,
+                      (load_converted<doubles>(row + j) - load<doubles>(mean + j) + shift) * 1.41421356237309504880);
+    std::fill(to, to + i - begin, Real(0));
+    to[i - begin] = unbiased ? Real(0) : static_cast<Real>(shift - mean[i]);
+    std::fill(to + tokens - begin, to + end - begin, Real(0));
+    for (index_t j = 0; j < end - begin; j += lanes) {
+      const doubles x = load_converted<doubles>(to + j);
+      length += x * x;
     }
+    to += end - begin;
   }
   // distances that are all equal (each row one-hot on a key of its own) leave nothing after U-centring
-  const double norm = std::sqrt(squares);
+  const double norm = std::sqrt(lane_sum<lanes>(length));
   if (!(norm > 16 * epsilon * std::sqrt(count * 2 * spread))) {
-    std::fill(vector, vector + entries, 0.0);
+    std::fill(vector, vector + entries, Real(0));
     return false;
   }
-  for (index_t k = 0; k < entries; ++k) vector[k] /= norm;
+  const Real unit = static_cast<Real>(1 / norm);
+  for (index_t k = 0; k < entries; ++k) vector[k] *= unit;
   return true;
 }
 

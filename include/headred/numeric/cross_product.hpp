@@ -28,8 +28,7 @@ void cross_product(const T* x, const T* y, index_t tokens, index_t n, T* c) {
   constexpr int rows = Lanes * sizeof(T) == 64 ? 8 : 4, columns = 3;
   const auto strip = [&]<int Columns>(index_t column) {
     index_t row = 0;
-    for (; row + rows <= n; row += rows)
-      cross_product_tile<T, Lanes, rows, Columns>(x, y, tokens, n, row, column, c);
+    for (; row + rows <= n; row += rows) cross_product_tile<T, Lanes, rows, Columns>(x, y, tokens, n, row, column, c);
     for (; row + 2 <= n; row += 2) cross_product_tile<T, Lanes, 2, Columns>(x, y, tokens, n, row, column, c);
     if (row < n) cross_product_tile<T, Lanes, 1, Columns>(x, y, tokens, n, row, column, c);
   };

@@ -20,6 +20,20 @@ struct product_terms {
   }
 };
 
+/// op(a, b) = (a - b)^2: squared distances of the columns.
+struct difference_terms {
+  static constexpr bool tabulated = false;
+  static constexpr index_t chunk = 32;
+  static constexpr int packs = 3;
+  template <int Bytes>
+  static constexpr int rows = Bytes == 64 ? 8 : 4;
+  template <int Lanes, class T>
+  static HEADRED_INLINE void add(pack<T, Lanes>& sum, const pack<T, Lanes>& a, const pack<T, Lanes>& b) {
+    const pack<T, Lanes> d = a - b;
+    sum += d * d;
+  }
+};
+
 /// op(a, b) = (a log2 a + b log2 b)/2 - m log2 m, m = (a+b)/2: the Jensen-Shannon divergence of the columns in bits.
 /// The first two terms come from a table of sums a log2 a over each chunk of keys, so a pair costs one logarithm a key.
 struct entropy_terms {
@@ -73,7 +87,7 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
 /// out(i,j) would equal out(j,i).
 template <class Op, class T, int Lanes = native_lanes<T>>
 void pair_tiles(const T* slab, const T* table, index_t keys, index_t columns, T* out) {
-  constexpr int rows = Op::template rows<Lanes * static_cast<int>(sizeof(T))>;
+  constexpr int rows = Op::template rows<Lanes* static_cast<int>(sizeof(T))>;
   for (index_t i = 0; i < columns; i += rows) {
     index_t j = i / Lanes * Lanes;
     for (; j + Op::packs * Lanes <= columns; j += Op::packs * Lanes)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include <headred/core/config.hpp>
 
@@ -69,6 +70,10 @@ struct pack_of {
 
 template <class T, int Lanes>
 using pack = typename pack_of<T, Lanes>::type;
+
+/// The type of a pack's lanes.
+template <class Pack>
+using lane_type = std::remove_cvref_t<decltype(std::declval<Pack&>()[0])>;
 
 template <class T>
 using integer_of = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;

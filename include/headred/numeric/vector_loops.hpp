@@ -5,15 +5,37 @@
 
 namespace headred::detail {
 
+/// Sum of the lanes, in a fixed order.
+template <int Lanes>
+HEADRED_INLINE double lane_sum(const pack<double, Lanes>& x) {
+  double sum = 0;
+  for (int i = 0; i < Lanes; ++i) sum += x[i];
+  return sum;
+}
+
+/// |x|^2 in double, in an order fixed by n.
+template <class T>
+double squared_length(const T* x, index_t n) {
+  constexpr int lanes = native_lanes<double>;
+  using vec = pack<double, lanes>;
+  vec sum{};
+  index_t k = 0;
+  for (; k + lanes <= n; k += lanes) {
+    const vec v = load_converted<vec>(x + k);
+    sum += v * v;
+  }
+  double total = lane_sum<lanes>(sum);
+  for (; k < n; ++k) total += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+  return total;
+}
+
 /// Sum of products in a fixed order; n a whole number of packs.
 inline double inner_product(const double* a, const double* b, index_t n) {
   constexpr int lanes = native_lanes<double>;
   using vec = pack<double, lanes>;
   vec sum{};
   for (index_t k = 0; k < n; k += lanes) sum += load<vec>(a + k) * load<vec>(b + k);
-  double total = 0;
-  for (int l = 0; l < lanes; ++l) total += sum[l];
-  return total;
+  return lane_sum<lanes>(sum);
 }
 
 /// Sum of products in a fixed order, any n.
@@ -34,9 +56,7 @@ inline double squared_distance(const double* a, const double* b, index_t n) {
     const vec d = load<vec>(a + k) - load<vec>(b + k);
     sum += d * d;
   }
-  double total = 0;
-  for (int l = 0; l < lanes; ++l) total += sum[l];
-  return total;
+  return lane_sum<lanes>(sum);
 }
 
 /// y += s x.
