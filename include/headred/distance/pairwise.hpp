@@ -7,6 +7,7 @@
 
 #include <headred/backend/task_runner.hpp>
 #include <headred/core/as_view.hpp>
+#include <headred/core/grow_buffer.hpp>
 #include <headred/core/matrix.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
