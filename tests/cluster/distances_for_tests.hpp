@@ -46,8 +46,7 @@ inline planted planted_blocks(index_t blocks, index_t per_block, double inside, 
   const headred::random_stream draws(seed, 1);
   std::uint64_t draw = 0;
   for (index_t i = n - 1; i > 0; --i)
-    std::swap(p.labels[static_cast<std::size_t>(i)],
-              p.labels[draws.below(draw++, static_cast<std::uint64_t>(i) + 1)]);
+    std::swap(p.labels[static_cast<std::size_t>(i)], p.labels[draws.below(draw++, static_cast<std::uint64_t>(i) + 1)]);
   for (index_t i = 0; i < n; ++i)
     for (index_t j = i + 1; j < n; ++j) {
       const bool same = p.labels[static_cast<std::size_t>(i)] == p.labels[static_cast<std::size_t>(j)];

@@ -154,34 +154,30 @@ TEST_SUITE("numeric") {
   }
 
   TEST_CASE("double-centred distances are unit vectors whose rows sum to zero") {
-    constexpr int lanes = hr::native_lanes<double>;
-    const index_t tokens = 7, keys = 3, stride = hr::detail::padded<double, lanes>(keys);
-    std::vector<double> map(static_cast<std::size_t>(tokens * stride)),
-        scratch(static_cast<std::size_t>(tokens * tokens + tokens));
+    const index_t tokens = 11, keys = 3, end = 16;
+    hr::detail::centred_scratch<double> scratch;
+    const auto map = draw(tokens, keys, 8);
     std::vector<double> vector(static_cast<std::size_t>(hr::detail::centred_entries(tokens)));
-    const auto x = draw(tokens, keys, 8);
-    for (index_t t = 0; t < tokens; ++t)
-      for (index_t k = 0; k < keys; ++k)
-        map[static_cast<std::size_t>(t * stride + k)] = x[static_cast<std::size_t>(t * keys + k)];
+    CHECK(vector.size() == 8 * 16 + 3 * 8);  // rows 0 to 7 begin at column 0, rows 8 to 10 at column 8
     for (const bool unbiased : {false, true}) {
-      CHECK(
-          hr::detail::centred_distances(map.data(), tokens, stride, unbiased, 2.2e-16, scratch.data(), vector.data()));
+      CHECK(hr::detail::centred_distances(map.data(), tokens, keys, unbiased, scratch, vector.data()));
       double squares = 0;
       std::vector<double> sums(static_cast<std::size_t>(tokens));
       std::size_t at = 0;
-      for (std::size_t i = 0; i < 7; ++i)
-        for (std::size_t j = i; j < 7; ++j) {
+      for (index_t i = 0; i < tokens; ++i)
+        for (index_t j = hr::detail::centred_begin(i); j < end; ++j) {
           const double v = vector[at++];
+          if (j < i || j >= tokens || (unbiased && i == j)) CHECK(v == 0);
           squares += v * v;
-          sums[i] += i == j ? v : v / std::sqrt(2.);
-          if (i != j) sums[j] += v / std::sqrt(2.);
+          sums[static_cast<std::size_t>(i)] += i == j ? v : v / std::sqrt(2.);
+          if (j > i && j < tokens) sums[static_cast<std::size_t>(j)] += v / std::sqrt(2.);
         }
+      CHECK(at == vector.size());
       CHECK(squares == doctest::Approx(1).epsilon(1e-14));
       for (const double s : sums) CHECK(std::abs(s) < 1e-14);
     }
     const std::vector<double> constant(map.size(), .25);
-    CHECK_FALSE(
-        hr::detail::centred_distances(constant.data(), tokens, stride, false, 2.2e-16, scratch.data(), vector.data()));
+    CHECK_FALSE(hr::detail::centred_distances(constant.data(), tokens, keys, false, scratch, vector.data()));
     for (const double v : vector) CHECK(v == 0);
   }
 }

@@ -57,7 +57,8 @@ class atomic_file {
   void write(std::span<const std::byte> bytes) {
     if (stream_ == nullptr) throw file_error(name_, "cannot be written: it was committed or has failed before");
     errno = 0;
-    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), stream_) != bytes.size()) fail("cannot be written");
+    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), stream_) != bytes.size())
+      fail("cannot be written");
   }
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 

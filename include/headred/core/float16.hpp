@@ -27,9 +27,7 @@ struct float16 {
 struct bfloat16 {
   std::uint16_t bits = 0;
 
-  HEADRED_FUNCTION constexpr operator float() const noexcept {
-    return std::bit_cast<float>(std::uint32_t(bits) << 16);
-  }
+  HEADRED_FUNCTION constexpr operator float() const noexcept { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
 };
 
 }  // namespace headred

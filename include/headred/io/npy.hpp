@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <headred/backend/tensor.hpp>
 #include <headred/core/as_view.hpp>
-#include <headred/core/error.hpp>
 #include <headred/core/atomic_file.hpp>
+#include <headred/core/error.hpp>
 #include <headred/io/elements.hpp>
 #include <headred/io/mapped_file.hpp>
 #include <headred/io/npy_header.hpp>

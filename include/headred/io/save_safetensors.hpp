@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <headred/core/as_view.hpp>
-#include <headred/core/error.hpp>
 #include <headred/core/atomic_file.hpp>
+#include <headred/core/error.hpp>
 #include <headred/io/dtype.hpp>
 #include <headred/io/elements.hpp>
 #include <headred/io/quoted_name.hpp>

@@ -132,18 +132,18 @@ inline std::string to_string(const plan_layout& layout) {
   for (const attention_kind kind : layout.kinds()) {
     const head_layout& heads = layout.heads(kind);
     const auto& each = heads.heads_per_layer();
-    text += (text.empty() ? "" : ", ") + std::string(to_string(kind)) + " ";
+    text.append(text.empty() ? "" : ", ").append(to_string(kind)).append(" ");
     if (std::all_of(each.begin(), each.end(), [&](index_t h) { return h == each.front(); })) {
-      text += std::to_string(heads.layers()) + "x" + std::to_string(each.front());
+      text.append(std::to_string(heads.layers())).append("x").append(std::to_string(each.front()));
     } else {
-      for (std::size_t i = 0; i < each.size(); ++i) text += (i ? "," : "") + std::to_string(each[i]);
+      for (std::size_t i = 0; i < each.size(); ++i) text.append(i ? "," : "").append(std::to_string(each[i]));
     }
     text += " heads";
     for (index_t layer = 0; layer < heads.layers(); ++layer) {
       if (!layout.grouped(kind, layer)) continue;
-      text += "; layer " + std::to_string(layer) + " in groups ";
+      text.append("; layer ").append(std::to_string(layer)).append(" in groups ");
       const auto sizes = layout.groups(kind, layer);
-      for (std::size_t i = 0; i < sizes.size(); ++i) text += (i ? "+" : "") + std::to_string(sizes[i]);
+      for (std::size_t i = 0; i < sizes.size(); ++i) text.append(i ? "+" : "").append(std::to_string(sizes[i]));
     }
   }
   return text.empty() ? "no attention" : text;

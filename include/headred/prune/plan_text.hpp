@@ -33,13 +33,13 @@ inline std::string to_text(const prune_plan& plan) {
     for (index_t layer = 0; layer < heads.layers(); ++layer) {
       const auto kept = by_group ? plan.kept_groups(kind, layer) : plan.kept(kind, layer);
       const auto groups = plan.layout().groups(kind, layer);
-      text += "\n" + std::string(to_string(kind)) + " " + std::to_string(layer) + ":";
-      for (const index_t number : kept) text += " " + std::to_string(number);
-      text += " (" + std::to_string(kept.size()) + " of ";
+      text.append("\n").append(to_string(kind)).append(" ").append(std::to_string(layer)).append(":");
+      for (const index_t number : kept) text.append(" ").append(std::to_string(number));
+      text.append(" (").append(std::to_string(kept.size())).append(" of ");
       text += std::to_string(by_group ? static_cast<index_t>(groups.size()) : heads.heads(layer));
       if (!groups.empty() && (by_group || plan.layout().grouped(kind, layer))) {
         text += ", groups ";
-        for (std::size_t i = 0; i < groups.size(); ++i) text += (i ? "+" : "") + std::to_string(groups[i]);
+        for (std::size_t i = 0; i < groups.size(); ++i) text.append(i ? "+" : "").append(std::to_string(groups[i]));
       }
       text += ")";
     }

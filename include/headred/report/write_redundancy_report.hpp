@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include <headred/core/version.hpp>
 #include <headred/core/atomic_file.hpp>
+#include <headred/core/version.hpp>
 #include <headred/report/check_report.hpp>
 #include <headred/report/page_body.hpp>
 #include <headred/report/page_script_base.hpp>
