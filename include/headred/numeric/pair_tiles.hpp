@@ -10,7 +10,7 @@ namespace headred::detail {
 /// op(a, b) = a b: Gram matrix of the columns.
 struct product_terms {
   static constexpr bool tabulated = false;
-  static constexpr index_t chunk = 32;
+  static constexpr index_t chunk = 64;
   static constexpr int packs = 3;
   template <int Bytes>
   static constexpr int rows = Bytes == 64 ? 8 : 4;
@@ -23,7 +23,7 @@ struct product_terms {
 /// op(a, b) = (a - b)^2: squared distances of the columns.
 struct difference_terms {
   static constexpr bool tabulated = false;
-  static constexpr index_t chunk = 32;
+  static constexpr index_t chunk = 64;
   static constexpr int packs = 3;
   template <int Bytes>
   static constexpr int rows = Bytes == 64 ? 8 : 4;
@@ -53,7 +53,6 @@ template <class Op, class T, int Lanes, int Rows, int Packs>
 HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index_t columns, index_t i, index_t j,
                               T* out) {
   using vec = pack<T, Lanes>;
-  vec total[Rows][Packs]{};
   for (index_t begin = 0; begin < keys; begin += Op::chunk) {
     vec sum[Rows][Packs]{};
     const index_t end = std::min(keys, begin + Op::chunk);
@@ -73,11 +72,13 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
         for (int c = 0; c < Packs; ++c) sum[r][c] += T(.5) * (left + load<vec>(half + j + c * Lanes));
       }
     }
+    // the total lives in memory: two sets of sums would not fit the registers
     for (int r = 0; r < Rows; ++r)
-      for (int c = 0; c < Packs; ++c) total[r][c] += sum[r][c];
+      for (int c = 0; c < Packs; ++c) {
+        T* to = out + (i + r) * columns + j + c * Lanes;
+        store(to, begin == 0 ? sum[r][c] : load<vec>(to) + sum[r][c]);
+      }
   }
-  for (int r = 0; r < Rows; ++r)
-    for (int c = 0; c < Packs; ++c) store(out + (i + r) * columns + j + c * Lanes, total[r][c]);
 }
 
 /// out(i,j) = sum_k op(slab(k,i), slab(k,j)) for all j >= i (and some j < i that callers ignore).
