@@ -25,6 +25,34 @@ inline std::string shape_name(index_t heads, index_t tokens, int threads) {
   return "heads:" + std::to_string(heads) + "/tokens:" + std::to_string(tokens) + "/threads:" + std::to_string(threads);
 }
 
+// What --heads=N --tokens=N --threads=N ask for: that shape alone, in float, without the ways it is compared with.
+struct asked_shape {
+  index_t heads = 0, tokens = 0;
+  int threads = 1;
+  explicit operator bool() const { return heads > 0 && tokens > 0; }
+
+  // Takes these options out of the command line; the rest is Google Benchmark's.
+  static asked_shape take(int& argc, char** argv) {
+    asked_shape asked;
+    int left = 1;
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      const auto value = [&] { return std::stol(word.substr(word.find('=') + 1)); };
+      if (word.starts_with("--heads=")) {
+        asked.heads = value();
+      } else if (word.starts_with("--tokens=")) {
+        asked.tokens = value();
+      } else if (word.starts_with("--threads=")) {
+        asked.threads = static_cast<int>(value());
+      } else {
+        argv[left++] = argv[i];
+      }
+    }
+    argc = left;
+    return asked;
+  }
+};
+
 // Softmax rows of `heads` heads, (1,H,T,T).
 template <class Real>
 struct maps {

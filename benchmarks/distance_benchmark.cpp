@@ -178,26 +178,30 @@ dense<Real> with_eigen(const hr::distance_correlation&, const maps<Real>& input)
 }
 
 template <class Real, class Distance>
+void add_ours(const Distance& distance, index_t heads, index_t tokens, int threads) {
+  add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
+      [=](benchmark::State& state) {
+        const maps<Real> input(heads, tokens);
+        hr::cpu be{{.threads = threads}};
+        hr::redundancy<Distance, hr::cpu> red{be, {1, heads}, distance};
+        for (auto _ : state) red.add(input.view());
+        count_pairs(state, input.pairs());
+        const double terms = double(input.pairs()) * double(tokens * tokens);
+        if constexpr (std::is_same_v<Distance, hr::jensen_shannon>) {
+          count_share(state, "of log2", terms, threads * log2_limit<Real>());
+        } else {
+          count_share(state, "of FMA", terms, threads * multiply_add_limit<Real>());
+        }
+        count_share(state, "of copy", double(input.values.size() * sizeof(Real)), copy_limit());
+      });
+}
+
+template <class Real, class Distance>
 void add_all(const Distance& distance) {
   const std::string name(Distance::name);
   for (const index_t tokens : {16, 32, 64, 128, 512}) {
     const index_t heads = tokens > 128 ? 24 : 144;
-    for (const int threads : {1, 2})
-      add(name + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
-          [=](benchmark::State& state) {
-            const maps<Real> input(heads, tokens);
-            hr::cpu be{{.threads = threads}};
-            hr::redundancy<Distance, hr::cpu> red{be, {1, heads}, distance};
-            for (auto _ : state) red.add(input.view());
-            count_pairs(state, input.pairs());
-            const double terms = double(input.pairs()) * double(tokens * tokens);
-            if constexpr (std::is_same_v<Distance, hr::jensen_shannon>) {
-              count_share(state, "of log2", terms, threads * log2_limit<Real>());
-            } else {
-              count_share(state, "of FMA", terms, threads * multiply_add_limit<Real>());
-            }
-            count_share(state, "of copy", double(input.values.size() * sizeof(Real)), copy_limit());
-          });
+    for (const int threads : {1, 2}) add_ours<Real>(distance, heads, tokens, threads);
     add(name + "/naive/" + precision_name<Real> + "/" + shape_name(heads, tokens, 1), [=](benchmark::State& state) {
       const maps<Real> input(heads, tokens);
       std::vector<double> out(static_cast<std::size_t>(heads * heads));
@@ -221,16 +225,20 @@ void add_all(const Distance& distance) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  add_all<float>(hr::cosine{});
-  add_all<double>(hr::cosine{});
-  add_all<float>(hr::pearson{});
-  add_all<double>(hr::pearson{});
-  add_all<float>(hr::jensen_shannon{});
-  add_all<double>(hr::jensen_shannon{});
-  add_all<float>(hr::bhattacharyya{});
-  add_all<double>(hr::bhattacharyya{});
-  add_all<float>(hr::distance_correlation{});
-  add_all<double>(hr::distance_correlation{});
+  const asked_shape asked = asked_shape::take(argc, argv);
+  const auto add_distance = [&](const auto& distance) {
+    if (asked) {
+      add_ours<float>(distance, asked.heads, asked.tokens, asked.threads);
+    } else {
+      add_all<float>(distance);
+      add_all<double>(distance);
+    }
+  };
+  add_distance(hr::cosine{});
+  add_distance(hr::pearson{});
+  add_distance(hr::jensen_shannon{});
+  add_distance(hr::bhattacharyya{});
+  add_distance(hr::distance_correlation{});
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

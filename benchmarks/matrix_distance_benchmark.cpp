@@ -37,22 +37,25 @@ dense<Real> prepared(const hr::canonical_correlation& distance, const Real* map,
 }
 
 template <class Real, class Distance>
+void add_ours(const Distance& distance, index_t heads, index_t tokens, int threads) {
+  add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
+      [=](benchmark::State& state) {
+        const maps<Real> input(heads, tokens);
+        hr::cpu be{{.threads = threads}};
+        hr::redundancy<Distance, hr::cpu> red{be, {1, heads}, distance};
+        for (auto _ : state) red.add(input.view());
+        count_pairs(state, input.pairs());
+        const double n = double(tokens);  // a product and a bidiagonalisation: n^3 and 4/3 n^3 multiply-adds
+        count_share(state, "of FMA", double(input.pairs()) * n * n * n * 7 / 3, threads * multiply_add_limit<Real>());
+      });
+}
+
+template <class Real, class Distance>
 void add_all(const Distance& distance) {
   const std::string name(Distance::name);
   for (const index_t tokens : {16, 32, 64, 128, 512}) {
     const index_t heads = tokens > 128 ? 8 : tokens > 64 ? 48 : 144;
-    for (const int threads : {1, 2})
-      add(name + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
-          [=](benchmark::State& state) {
-            const maps<Real> input(heads, tokens);
-            hr::cpu be{{.threads = threads}};
-            hr::redundancy<Distance, hr::cpu> red{be, {1, heads}, distance};
-            for (auto _ : state) red.add(input.view());
-            count_pairs(state, input.pairs());
-            const double n = double(tokens);  // a product and a bidiagonalisation: n^3 and 4/3 n^3 multiply-adds
-            count_share(state, "of FMA", double(input.pairs()) * n * n * n * 7 / 3,
-                        threads * multiply_add_limit<Real>());
-          });
+    for (const int threads : {1, 2}) add_ours<Real>(distance, heads, tokens, threads);
     const index_t sample = tokens > 128 ? 1 : tokens > 64 ? 4 : 20;
     add(name + "/naive/" + precision_name<Real> + "/" + shape_name(sample + 1, tokens, 1),
         [=](benchmark::State& state) {
@@ -90,10 +93,17 @@ void add_all(const Distance& distance) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  add_all<float>(hr::procrustes{});
-  add_all<double>(hr::procrustes{});
-  add_all<float>(hr::canonical_correlation{});
-  add_all<double>(hr::canonical_correlation{});
+  const asked_shape asked = asked_shape::take(argc, argv);
+  const auto add_distance = [&](const auto& distance) {
+    if (asked) {
+      add_ours<float>(distance, asked.heads, asked.tokens, asked.threads);
+    } else {
+      add_all<float>(distance);
+      add_all<double>(distance);
+    }
+  };
+  add_distance(hr::procrustes{});
+  add_distance(hr::canonical_correlation{});
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -37,34 +37,39 @@ function(headred_need_eigen)
   endif()
 endfunction()
 
-# xtensor (with xtl) and nlohmann_json. Sets HEADRED_IO_FOUND; fetches only if mode is ON.
+# nlohmann_json. Sets HEADRED_IO_FOUND; fetches only if mode is ON.
 function(headred_need_io mode)
   set(HEADRED_IO_FOUND OFF PARENT_SCOPE)
   if(mode STREQUAL "OFF")
     return()
   endif()
-  if(NOT TARGET xtensor)
-    find_package(xtensor CONFIG QUIET)
-  endif()
   if(NOT TARGET nlohmann_json::nlohmann_json)
     find_package(nlohmann_json CONFIG QUIET)
   endif()
-  if(mode STREQUAL "ON")
-    if(NOT TARGET xtensor)
-      headred_download(xtl https://github.com/xtensor-stack/xtl/archive/refs/tags/0.7.5.tar.gz
-                       3286fef5fee5d58f82f7b91375cd449c819848584bae9367893501114d923cbe)
-      headred_download(xtensor https://github.com/xtensor-stack/xtensor/archive/refs/tags/0.24.6.tar.gz
-                       f87259b51aabafdd1183947747edfff4cff75d55375334f2e81cee6dc68ef655)
-      headred_import_headers(xtensor "${headred_xtensor_SOURCE_DIR}/include" "${headred_xtl_SOURCE_DIR}/include")
-    endif()
-    if(NOT TARGET nlohmann_json::nlohmann_json)
-      headred_download(nlohmann_json https://github.com/nlohmann/json/releases/download/v3.11.2/json.tar.xz
-                       8c4b26bf4b422252e13f332bc5e388ec0ab5c3443d24399acb675e68278d341f)
-      headred_import_headers(nlohmann_json::nlohmann_json "${headred_nlohmann_json_SOURCE_DIR}/include")
+  if(mode STREQUAL "ON" AND NOT TARGET nlohmann_json::nlohmann_json)
+    headred_download(nlohmann_json https://github.com/nlohmann/json/releases/download/v3.11.2/json.tar.xz
+                     8c4b26bf4b422252e13f332bc5e388ec0ab5c3443d24399acb675e68278d341f)
+    headred_import_headers(nlohmann_json::nlohmann_json "${headred_nlohmann_json_SOURCE_DIR}/include")
+  endif()
+  if(TARGET nlohmann_json::nlohmann_json)
+    set(HEADRED_IO_FOUND ON PARENT_SCOPE)
+  endif()
+endfunction()
+
+# xtensor with xtl: for our own programs, which hand its arrays over. The library includes neither.
+function(headred_need_xtensor)
+  if(NOT TARGET xtensor)
+    find_package(xtensor CONFIG QUIET)
+    if(TARGET xtensor)
+      set_target_properties(xtensor PROPERTIES IMPORTED_GLOBAL ON)
     endif()
   endif()
-  if(TARGET xtensor AND TARGET nlohmann_json::nlohmann_json)
-    set(HEADRED_IO_FOUND ON PARENT_SCOPE)
+  if(NOT TARGET xtensor)
+    headred_download(xtl https://github.com/xtensor-stack/xtl/archive/refs/tags/0.7.5.tar.gz
+                     3286fef5fee5d58f82f7b91375cd449c819848584bae9367893501114d923cbe)
+    headred_download(xtensor https://github.com/xtensor-stack/xtensor/archive/refs/tags/0.24.6.tar.gz
+                     f87259b51aabafdd1183947747edfff4cff75d55375334f2e81cee6dc68ef655)
+    headred_import_headers(xtensor "${headred_xtensor_SOURCE_DIR}/include" "${headred_xtl_SOURCE_DIR}/include")
   endif()
 endfunction()
 

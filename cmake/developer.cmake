@@ -29,9 +29,11 @@ if(HEADRED_SANITIZE)
   target_link_options(headred_developer INTERFACE -fsanitize=${_sanitizers})
 endif()
 
+headred_need_xtensor()
+
 # headred_add_program(NAME SOURCE...): an executable as all of ours are.
 function(headred_add_program name)
   add_executable(${name} ${ARGN})
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
-  target_link_libraries(${name} PRIVATE headred::headred headred::io headred_developer)
+  target_link_libraries(${name} PRIVATE headred::headred headred::io xtensor headred_developer)
 endfunction()

@@ -24,7 +24,7 @@ set(folders core backend numeric device distance sparsity lrp cluster importance
 # library: the folders that may include it
 set(may_use_eigen numeric backend interop)
 set(may_use_nlohmann io)
-set(may_use_xtensor io interop)
+set(may_use_xtensor interop)
 set(may_use_torch interop)
 set(may_use_thrust interop)
 set(may_use_mpi distributed)

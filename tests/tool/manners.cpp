@@ -108,15 +108,16 @@ TEST_SUITE("tool") {
     const auto before = content(folder.path());
     for (const char* signal : {"INT", "TERM", "HUP"}) {
       CAPTURE(signal);
-      // a background job of a shell has SIGINT ignored, so timeout sends the signals
+      // a background job of a shell has SIGINT ignored, so timeout sends the signals; without --foreground it sends them
+      // to its whole group too, and a second signal ends the program at once
       const outcome o =
-          run_shell("timeout -s " + std::string(signal) + " --preserve-status 0.3 " + line(folder, "out"));
+          run_shell("timeout --foreground -s " + std::string(signal) + " --preserve-status 0.3 " + line(folder, "out"));
       CHECK(o.code > 128);
       CHECK(o.out == "");
       CHECK(o.err == "head_redundancy: interrupted, nothing was written\n");
       CHECK(content(folder.path()) == before);
     }
-    CHECK(run_shell("timeout -s INT --preserve-status 0.3 " + line(folder, "new")).code > 128);
+    CHECK(run_shell("timeout --foreground -s INT --preserve-status 0.3 " + line(folder, "new")).code > 128);
     CHECK(content(folder.path()) == before);
   }
 
@@ -125,7 +126,7 @@ TEST_SUITE("tool") {
     save_large(folder / "a.safetensors");
     REQUIRE(run_tool({"--distance", "cosine", "--out", (folder / "out").string()}).code == 0);
     const auto earlier = content(folder / "out");
-    CHECK(run_shell("timeout -s KILL 0.3 " + line(folder, "out")).code == 137);
+    CHECK(run_shell("timeout --foreground -s KILL 0.3 " + line(folder, "out")).code == 137);
     auto killed = content(folder / "out");
     CHECK(killed.size() > earlier.size());
     std::erase_if(killed, [](const auto& entry) { return entry.first.starts_with(".unfinished-"); });

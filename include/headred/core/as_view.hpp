@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -117,11 +118,26 @@ template <class A>
 inline constexpr int static_rank_of<A> =
     static_cast<int>(std::tuple_size_v<std::remove_cvref_t<decltype(std::declval<A&>().shape())>>);
 
+/// A temporary that owns its elements: a view of it would outlive them. (Blocks, maps, spans and views are fine.)
+template <class A>
+inline constexpr bool owning_temporary = false;
+template <class A>
+  requires(!std::is_reference_v<A> && viewable_member<A>)
+inline constexpr bool owning_temporary<A> = true;
+template <class A>
+  requires(!std::is_reference_v<A> && viewable_range<A> && !std::ranges::borrowed_range<A>)
+inline constexpr bool owning_temporary<A> = true;
+template <class A>
+  requires(!std::is_reference_v<A> && viewable_eigen<A> &&
+           std::same_as<std::remove_const_t<A>, typename A::PlainObject>)
+inline constexpr bool owning_temporary<A> = true;
+
 }  // namespace detail
 
 /// View with its own rank: a tensor_view, anything with view(), Eigen (rank 2), mdspan, xtensor of fixed rank, vectors.
 template <class A>
 constexpr auto as_view(A&& a) {
+  static_assert(!detail::owning_temporary<A>, "as_view: the view would outlive this temporary; give it a name first");
   if constexpr (detail::viewable_self<A>) {
     return std::remove_cvref_t<A>(a);
   } else if constexpr (detail::viewable_member<A>) {
@@ -198,6 +214,6 @@ concept viewable =
 
 /// Whether as_view gives a view of this rank without naming it.
 template <class A, int Rank>
-concept viewable_as = viewable<A> && (decltype(as_view(std::declval<A>()))::rank == Rank);
+concept viewable_as = viewable<A> && (decltype(as_view(std::declval<std::remove_reference_t<A>&>()))::rank == Rank);
 
 }  // namespace headred

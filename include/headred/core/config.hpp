@@ -9,6 +9,10 @@
 #define HEADRED_FUNCTION
 #endif
 
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
+#error "headred needs C++20: compile with -std=c++20"
+#endif
+
 #if defined(__FAST_MATH__)
 #error "headred needs IEEE arithmetic (NaN checks, compensated sums): compile without -ffast-math"
 #endif

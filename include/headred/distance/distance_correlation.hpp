@@ -17,6 +17,9 @@
 namespace headred {
 namespace detail {
 
+/// Entries of the centred distances that are summed at a time.
+inline constexpr index_t gram_chunk = 256;
+
 /// Reused from sentence to sentence.
 template <class Real>
 struct correlation_workspace {
@@ -28,6 +31,20 @@ struct correlation_workspace {
     grow_buffer<double> wide_maps;   // of a pair that is done again in double
     centred_scratch<double> wide;
     grow_buffer<double> wide_vectors, residual;
+
+    // All of it at once: which pairs are close differs from sentence to sentence, and no later one is to allocate.
+    void reserve(index_t tokens, index_t keys, index_t columns) {
+      const index_t row_size = padded<double, native_lanes<double>>(keys), entries = centred_entries(tokens);
+      row.get(keys);
+      map.get(tokens * keys);
+      centred.reserve(tokens, keys);
+      slab.get(gram_chunk * columns);
+      values.get(columns * columns);
+      wide_maps.get(2 * tokens * row_size);
+      wide.reserve(tokens, keys);
+      wide_vectors.get(2 * entries);
+      residual.get(2 * tokens * (tokens + 1));
+    }
   };
   std::vector<worker> workers;
   grow_buffer<Real> vectors;  // (N, padded entries): unit vectors of centred distances
@@ -67,6 +84,7 @@ struct distance_correlation {
     Real* vectors = work.vectors.get(heads * stride);
     work.zero.resize(static_cast<std::size_t>(heads));
     work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
+    for (auto& own : work.workers) own.reserve(tokens, keys, columns);
     tasks.run(heads, [&](index_t h, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
       Real* map = own.map.get(tokens * keys);
@@ -82,17 +100,17 @@ struct distance_correlation {
     });
 
     // Gram matrix of the vectors: entries are cut into chunks, chunks into groups whose sums are added in order
-    constexpr index_t chunk = 256;
-    const index_t chunks = (entries + chunk - 1) / chunk, groups = std::min<index_t>(chunks, heads <= 256 ? 16 : 4);
+    const index_t chunks = (entries + gram_chunk - 1) / gram_chunk,
+                  groups = std::min<index_t>(chunks, heads <= 256 ? 16 : 4);
     double* sums = work.sums.get(groups * columns * columns);
     tasks.run(groups, [&](index_t g, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
       double* sum = sums + g * columns * columns;
       std::fill(sum, sum + columns * columns, 0.0);
-      Real* slab = own.slab.get(chunk * columns);
+      Real* slab = own.slab.get(gram_chunk * columns);
       Real* values = own.values.get(columns * columns);
       for (index_t c = chunks * g / groups; c < chunks * (g + 1) / groups; ++c) {
-        const index_t begin = c * chunk, count = std::min(chunk, entries - begin);
+        const index_t begin = c * gram_chunk, count = std::min(gram_chunk, entries - begin);
         transpose(vectors + begin, stride, heads, count, slab, columns);
         pair_tiles<product_terms, Real>(slab, nullptr, count, columns, values);
         for (index_t i = 0; i + 1 < heads; ++i)

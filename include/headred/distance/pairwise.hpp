@@ -9,6 +9,7 @@
 #include <headred/core/as_view.hpp>
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/matrix.hpp>
+#include <headred/core/number_text.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
 #include <headred/distance/sentence_maps.hpp>
@@ -67,8 +68,13 @@ status all_pairs(const D& distance, Runner& tasks, const sentence_maps& maps,
     tasks.run(heads, [&](index_t i, int) {
       out(i, i) = 0;
       const tensor_view<const double, 2> a(copy + i * size, {tokens, keys});
-      for (index_t j = i + 1; j < heads; ++j)
-        out(i, j) = out(j, i) = distance(a, tensor_view<const double, 2>(copy + j * size, {tokens, keys}));
+      for (index_t j = i + 1; j < heads; ++j) {
+        const double d = distance(a, tensor_view<const double, 2>(copy + j * size, {tokens, keys}));
+        if (!(d >= 0 && d <= 1))
+          throw argument_error(std::string(D::name) + ": the distance of heads " + std::to_string(i) + " and " +
+                               std::to_string(j) + " is " + number_text(d) + ", expected a number in [0,1]");
+        out(i, j) = out(j, i) = d;
+      }
     });
     return status::converged;
   }
@@ -130,7 +136,7 @@ double distance(Backend& be, A&& a, B&& b, const Distance& policy) {
       {y.data(), {1, y.extent(0), y.extent(1)}, {0, y.stride(0), y.stride(1)}}};
   const head_layout layout(2, 1);
   detail::sentence_maps maps;
-  maps.assign(layout, std::span<const tensor_view<const value, 3>>(layers), {});
+  maps.assign(layout, std::span(layers), {});
   const index_t least = detail::least_tokens(policy);
   if (maps.empty() || maps.queries() < least)
     throw shape_error(std::string(Distance::name) + ": a is " + shape_text(x.shape()) + ", expected at least " +

@@ -42,21 +42,24 @@ class redundancy {
   /// Sentences for which the distance was underdetermined (canonical correlation with T < S); they are in the mean.
   index_t underdetermined() const noexcept { return underdetermined_; }
 
-  /// Adds one sentence, attention (L,H,T,S); false if it was skipped. `Precision` as in `pairwise`.
-  template <class Precision = void, viewable_as<4> Attention>
+  /// Adds one sentence: attention (L,H,T,S), or a vector, array or span of its layers, tensor_view (H_l,T,S) each, which
+  /// may hold different numbers of heads. False if it was skipped. `Precision` as in `pairwise`.
+  template <class Precision = void, class Attention>
   bool add(Attention&& attention, const sentence_options& options = {}) {
-    const auto view = as_view(attention);
-    detail::require_host_memory<decltype(view)>();
-    using value = typename decltype(view)::value_type;
-    maps_.assign(layout_, tensor_view<const value, 4>(view), options);
-    return add_maps<detail::precision_of<Precision, value>>();
-  }
-
-  /// Adds one sentence given layer by layer, (H_l,T,S) each: layers may hold different numbers of heads.
-  template <class Precision = void, class T>
-  bool add(std::span<const tensor_view<const T, 3>> layers, const sentence_options& options = {}) {
-    maps_.assign(layout_, layers, options);
-    return add_maps<detail::precision_of<Precision, T>>();
+    if constexpr (viewable_as<Attention, 4>) {
+      const auto view = as_view(attention);
+      using value = typename decltype(view)::value_type;
+      maps_.assign(layout_, tensor_view<const value, 4>(view), options);
+      return add_maps<detail::precision_of<Precision, value>>();
+    } else if constexpr (detail::layer_range<Attention>) {
+      using value = typename std::ranges::range_value_t<std::remove_cvref_t<Attention>>::value_type;
+      maps_.assign(layout_, attention, options);
+      return add_maps<detail::precision_of<Precision, value>>();
+    } else {
+      static_assert(!sizeof(Attention),
+                    "redundancy::add: expected attention (L,H,T,S), such as tensor_view<float, 4>(p, "
+                    "{L, H, T, S}), or a range of its layers, tensor_view (H,T,S) each");
+    }
   }
 
   /// Adds B sentences (B,L,H,T,S) of lengths[b] valid tokens each (empty: all). Returns how many were not skipped.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -12,6 +13,7 @@
 
 #include <headred/core/float16.hpp>
 #include <headred/core/head_layout.hpp>
+#include <headred/core/number_text.hpp>
 #include <headred/core/view.hpp>
 #include <headred/numeric/simd.hpp>
 
@@ -25,6 +27,7 @@ struct sentence_options {
   std::span<const std::uint8_t> query_mask{};  ///< nonzero: this query is valid (any positions); empty: see above
   std::span<const std::uint8_t> key_mask{};    ///< nonzero: this key is valid
   double scale = 1;                            ///< value = element * scale, for attention stored as integers
+  double sum_tolerance = 1e-2;                 ///< what a row's sum may be off from 1; coarse integers need more
 };
 
 /// Element types that attention may be stored in; widened on read.
@@ -61,6 +64,16 @@ void read_elements(const void* from, index_t step, const index_t* at, index_t ke
   }
 }
 
+template <class V>
+inline constexpr bool is_layer_view = false;
+template <class T>
+inline constexpr bool is_layer_view<tensor_view<T, 3>> = true;
+
+/// std::vector, std::array or std::span of tensor_view (H,T,S) on the host.
+template <class Range>
+concept layer_range = std::ranges::sized_range<const std::remove_cvref_t<Range>> &&
+                      is_layer_view<std::remove_cv_t<std::ranges::range_value_t<const std::remove_cvref_t<Range>>>>;
+
 /// One sentence's maps with the element type erased, so that the engines are compiled once for all of them.
 class sentence_maps {
  public:
@@ -71,12 +84,13 @@ class sentence_maps {
     for (index_t l = 0; l < attention.extent(0); ++l) add_layer(l, attention[l]);
     end(options);
   }
-  /// layers[l] is (H_l,T,S).
-  template <class T>
-  void assign(const head_layout& layout, std::span<const tensor_view<const T, 3>> layers,
-              const sentence_options& options) {
-    begin<T>(layout, static_cast<index_t>(layers.size()), options);
-    for (std::size_t l = 0; l < layers.size(); ++l) add_layer(static_cast<index_t>(l), layers[l]);
+  /// A range of layers, (H_l,T,S) each.
+  template <layer_range Layers>
+  void assign(const head_layout& layout, const Layers& layers, const sentence_options& options) {
+    using value = typename std::ranges::range_value_t<Layers>::value_type;
+    begin<value>(layout, static_cast<index_t>(std::ranges::size(layers)), options);
+    index_t l = 0;
+    for (const auto& layer : layers) add_layer(l++, tensor_view<const value, 3>(layer));
     end(options);
   }
 
@@ -94,7 +108,7 @@ class sentence_maps {
   bool empty() const { return queries_ <= 0 || keys_ <= 0; }
 
   /// Row t of head h into `row[0..keys)` as it was given; returns its sum, 0 for a row of zeros (nothing attended).
-  /// Throws data_error for entries that are not finite or negative and for a sum off from 1 by more than 1e-2.
+  /// Throws data_error for entries that are not finite or negative and for a sum off from 1 by more than the tolerance.
   double read_raw_row(index_t h, index_t t, double* row) const {
     const map& m = heads_[static_cast<std::size_t>(h)];
     if (h >= single_heads_) t = permuted_[static_cast<std::size_t>(t)];
@@ -103,7 +117,7 @@ class sentence_maps {
     prefetch(m.data + (at + 1) * m.row_bytes, m.row_bytes);
     read_(m.data + at * m.row_bytes, m.step, key_at_.empty() ? nullptr : key_at_.data(), keys_, scale_, row);
     const auto [sum, least] = sum_and_least(row);
-    if (!(std::abs(sum - 1) <= 1e-2) || least < 0) {
+    if (!(std::abs(sum - 1) <= tolerance_) || least < 0) {
       if (sum == 0 && least >= 0) return 0;
       fail(h, t, row, sum);
     }
@@ -156,7 +170,11 @@ class sentence_maps {
     if (!(options.scale > 0) || !std::isfinite(options.scale))
       throw argument_error("attention: scale is " + std::to_string(options.scale) + ", expected a positive number");
     layout_ = &layout;
+    if (!(options.sum_tolerance >= 0 && options.sum_tolerance < 1))
+      throw argument_error("attention: sum_tolerance is " + std::to_string(options.sum_tolerance) +
+                           ", expected a number in [0,1)");
     scale_ = options.scale;
+    tolerance_ = options.sum_tolerance;
     read_ = &read_elements<T>;
     heads_.clear();
     rows_ = cols_ = -1;
@@ -225,7 +243,8 @@ class sentence_maps {
 
   [[noreturn]] void fail(index_t h, index_t t, const double* row, double sum) const {
     const head_id id = layout_->id(h < single_heads_ ? h : h - single_heads_);
-    std::string what = "the row sums to " + std::to_string(sum) + ", expected 1 within 0.01 (or a row of zeros)";
+    std::string what = "the row sums to " + std::to_string(sum) + ", expected 1 within " + number_text(tolerance_) +
+                       " (or a row of zeros)";
     for (index_t k = 0; k < keys_; ++k)
       if (!std::isfinite(row[k]) || row[k] < 0) {
         what = "key " + std::to_string(k) + " is " + std::to_string(row[k]) + ", expected a number >= 0";
@@ -261,7 +280,7 @@ class sentence_maps {
   std::vector<index_t> permuted_;
   index_t single_heads_ = 0;  // heads from here on are permuted ones
   index_t queries_ = 0, keys_ = 0;
-  double scale_ = 1;
+  double scale_ = 1, tolerance_ = 1e-2;
 };
 
 }  // namespace detail

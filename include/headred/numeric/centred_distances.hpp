@@ -29,8 +29,15 @@ constexpr index_t centred_entries(index_t tokens) {
 /// Scratch of centred_distances.
 template <class Real>
 struct centred_scratch {
-  grow_buffer<Real> slab, squares, distances;
+  grow_buffer<Real> slab, squares;
   grow_buffer<double> mean;
+
+  void reserve(index_t tokens, index_t keys) {
+    const index_t columns = slab_columns<Real>(tokens);
+    slab.get(keys * columns);
+    squares.get(columns * columns);
+    mean.get(columns);
+  }
 };
 
 /// a_ij = |x_i - x_j| between rows of map (tokens, keys), double-centred (biased: A_ij = a_ij - rowmean -

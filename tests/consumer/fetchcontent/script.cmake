@@ -5,7 +5,7 @@ endif()
 if(IO)
   list(APPEND options -DIO=ON -DHEADRED_IO=ON)
 else()  # Eigen alone must do
-  list(APPEND options -DCMAKE_DISABLE_FIND_PACKAGE_xtensor=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+  list(APPEND options -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 endif()
 headred_consume("${SOURCE}" "${WORK}" ${options})
 
