@@ -37,6 +37,13 @@ std::vector<T> random_row(hr::index_t keys, std::uint64_t seed) {
   return {sample.values.begin(), sample.values.end()};
 }
 
+// A distance that breaks the contract.
+struct broken {
+  static constexpr std::string_view name = "broken";
+  static constexpr hr::distance_level level = hr::distance_level::token;
+  double operator()(hr::tensor_view<const double, 2>, hr::tensor_view<const double, 2>) const { return -.5; }
+};
+
 }  // namespace
 
 TEST_SUITE("distance") {
@@ -370,5 +377,26 @@ TEST_SUITE("distance") {
     CHECK(good.sentences() == 0);
     CHECK_THROWS_WITH_AS((hr::redundancy<hr::cosine, hr::cpu>{be, {0, 4}}), "redundancy: the layout holds no head",
                          hr::argument_error);
+  }
+
+  TEST_CASE("a distance of one's own outside [0,1], sizes beyond memory, options out of range") {
+    hr::cpu be;
+    const double one = 1;
+    const hr::tensor_view<const double, 4> small(&one, {1, 2, 1, 1}, {0, 0, 0, 0});
+    CHECK_THROWS_WITH_AS(hr::pairwise(be, small, broken{}),
+                         "broken: the distance of heads 0 and 1 is -0.5, expected a number in [0,1]",
+                         hr::argument_error);
+    const hr::index_t big = hr::index_t{1} << 31, bigger = hr::index_t{1} << 60;
+    CHECK_THROWS_AS(
+        hr::pairwise(be, hr::tensor_view<const double, 4>(&one, {1, 2, big, big}, {0, 0, 0, 0}), hr::procrustes{}),
+        hr::shape_error);
+    CHECK_THROWS_AS(
+        hr::pairwise(be, hr::tensor_view<const double, 4>(&one, {1, 2, 1, bigger}, {0, 0, 0, 0}), hr::cosine{}),
+        hr::shape_error);
+    for (const double lambda : {0., -1., 1e-310, 1e308, std::numeric_limits<double>::infinity(), std::nan("")})
+      CHECK_THROWS_AS(hr::pairwise(be, small, hr::canonical_correlation{.lambda = lambda}), hr::argument_error);
+    const hr::canonical_correlation a{.lambda = 1e-7}, b{.lambda = 3e-7};
+    CHECK(a.settings() != b.settings());
+    CHECK_THROWS_AS(hr::pairwise(be, small, hr::cosine{}, {.sum_tolerance = std::nan("")}), hr::argument_error);
   }
 }

@@ -74,6 +74,29 @@ TEST_SUITE("distance") {
     refuses(layers, hr::save_state(cosine), "another number of layers");
   }
 
+  TEST_CASE("an accumulator merged into itself counts twice, carries included") {
+    hr::cpu be;
+    hr::redundancy<hr::cosine, hr::cpu> twice{be, {1, 2}}, apart{be, {1, 2}};
+    twice.add(sentence(0));
+    twice.merge(twice);
+    apart.add(sentence(0));
+    apart.add(sentence(0));
+    CHECK(hr::save_state(twice) == hr::save_state(apart));
+  }
+
+  TEST_CASE("a state that no sentences can have given is refused") {
+    hr::cpu be;
+    hr::redundancy<hr::cosine, hr::cpu> red{be, {1, 2}};
+    red.add(sentence(0));
+    auto state = red.snapshot();
+    state.underdetermined = 2;
+    CHECK_THROWS_AS(red.restore(state), hr::argument_error);
+    state = red.snapshot();
+    state.sums[0] = hr::fixed_sum(std::uint64_t{2} << 32, 0);  // 2 from one sentence
+    CHECK_THROWS_AS(red.restore(state), hr::argument_error);
+    CHECK(red.sentences() == 1);
+  }
+
   TEST_CASE("every truncation and every altered byte is refused") {
     hr::cpu be;
     hr::redundancy<hr::cosine, hr::cpu> from{be, {1, 2}}, into{be, {1, 2}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -28,6 +29,7 @@ class grow_buffer {
 
   T* get(index_t n) {
     if (n > capacity_) {
+      if (n > std::numeric_limits<index_t>::max() / static_cast<index_t>(sizeof(T))) throw std::bad_alloc();
       memory_.reset();
       capacity_ = 0;
       memory_.reset(static_cast<T*>(::operator new(sizeof(T) * static_cast<std::size_t>(n), alignment)));

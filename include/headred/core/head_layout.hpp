@@ -59,7 +59,9 @@ class head_layout {
 
  private:
   static std::size_t checked(index_t n, const char* name) {
-    if (n < 0) throw argument_error(std::string(name) + " is " + std::to_string(n) + ", expected at least 0");
+    constexpr index_t most = index_t{1} << 31;
+    if (n < 0 || n > most)
+      throw argument_error(std::string(name) + " is " + std::to_string(n) + ", expected 0 to " + std::to_string(most));
     return static_cast<std::size_t>(n);
   }
   static index_t checked_heads(index_t n) { return static_cast<index_t>(checked(n, "heads of a layer")); }

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <headred/core/error.hpp>
@@ -21,6 +22,17 @@ class matrix {
     if (cols > 0 && rows > std::numeric_limits<index_t>::max() / index_t{sizeof(double)} / cols)
       throw shape_error("matrix: the size of (" + std::to_string(rows) + "," + std::to_string(cols) + ") overflows");
     values_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
+  }
+
+  matrix(const matrix&) = default;
+  matrix& operator=(const matrix&) = default;
+  matrix(matrix&& other) noexcept
+      : rows_(std::exchange(other.rows_, 0)), cols_(std::exchange(other.cols_, 0)), values_(std::move(other.values_)) {}
+  matrix& operator=(matrix&& other) noexcept {
+    rows_ = std::exchange(other.rows_, 0);
+    cols_ = std::exchange(other.cols_, 0);
+    values_ = std::move(other.values_);
+    return *this;
   }
 
   index_t rows() const noexcept { return rows_; }

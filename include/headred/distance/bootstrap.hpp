@@ -5,6 +5,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,6 +78,9 @@ bootstrap_result bootstrap(Backend& be, index_t sentences, const Statistic& stat
   check(result.estimate, "all sentences");
 
   const auto resamples = static_cast<std::size_t>(options.resamples);
+  if (size > 0 && resamples > std::numeric_limits<std::size_t>::max() / sizeof(double) / size)
+    throw argument_error("bootstrap: resamples is " + std::to_string(options.resamples) + ", too many for " +
+                         std::to_string(size) + " numbers each");
   std::vector<double> drawn(size * resamples);  // [number][resample]
   be.for_each(options.resamples, [&](index_t r) {
     const random_stream random(options.seed, static_cast<std::uint64_t>(r));

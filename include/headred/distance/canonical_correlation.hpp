@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include <headred/core/number_text.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/matrix_pairs.hpp>
 #include <headred/distance/policy.hpp>
@@ -23,8 +24,8 @@ struct canonical_correlation {
   using workspace = detail::matrix_workspace<Real>;
 
   whitening kind = whitening::ridge;
-  double lambda = .01;    ///< of the ridge, relative to the mean eigenvalue of C; > 0
-  double variance = .99;  ///< share kept by `truncated`; in (0,1]
+  double lambda = .01;    ///< of the ridge, relative to the mean eigenvalue of C; in [1e-12,1e6]
+  double variance = .99;  ///< share kept by `truncated`; in [0.001,1]
 
   /// Centres and whitens one map; false if nothing is left.
   bool prepare(double* x, index_t tokens, index_t keys, double epsilon, grow_buffer<double>& scratch) const {
@@ -37,14 +38,16 @@ struct canonical_correlation {
   std::string settings() const {
     constexpr std::string_view names[] = {"ridge", "half_dof", "truncated"};
     const double amount = kind == whitening::truncated ? variance : kind == whitening::ridge ? lambda : 0;
-    return std::string(names[static_cast<int>(kind)]) + " " + std::to_string(amount);
+    return std::string(names[static_cast<int>(kind)]) + " " + number_text(amount);
   }
 
   template <class Real, class Runner>
   status pairs(Runner& tasks, const detail::sentence_maps& maps, workspace<Real>& work,
                tensor_view<double, 2> out) const {
-    if (!(lambda > 0)) throw argument_error("canonical_correlation: lambda must be positive");
-    if (!(variance > 0 && variance <= 1)) throw argument_error("canonical_correlation: variance must be in (0,1]");
+    if (!(lambda >= 1e-12 && lambda <= 1e6))
+      throw argument_error("canonical_correlation: lambda is " + number_text(lambda) + ", expected 1e-12 to 1e6");
+    if (!(variance >= 1e-3 && variance <= 1))
+      throw argument_error("canonical_correlation: variance is " + number_text(variance) + ", expected 0.001 to 1");
     detail::prepare_matrices<Real>(*this, tasks, maps, work);
     detail::nuclear_pairs<Real>(
         tasks, maps.heads(), maps.queries(), maps.keys(), work, [](double rest) { return rest; }, out);

@@ -19,7 +19,7 @@ class fixed_sum {
     const auto rest = static_cast<std::uint64_t>((shifted - static_cast<double>(whole)) * 0x1p64);
     return *this += fixed_sum(whole, rest);
   }
-  constexpr fixed_sum& operator+=(const fixed_sum& other) {
+  constexpr fixed_sum& operator+=(fixed_sum other) {  // by value: a sum may be added to itself
     low_ += other.low_;
     high_ += other.high_ + (low_ < other.low_ ? 1 : 0);
     return *this;

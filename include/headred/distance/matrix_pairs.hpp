@@ -23,6 +23,15 @@ struct matrix_workspace {
   struct worker {
     grow_buffer<Real> product, scratch;
     grow_buffer<double> line, dense;
+
+    // All of it at once, so that no later sentence allocates, whichever worker its tasks go to.
+    void reserve(index_t n) {
+      constexpr int lanes = native_lanes<Real>;
+      product.get(n * n * lanes);
+      scratch.get(5 * n * lanes);
+      line.get(2 * n);
+      dense.get(2 * n * n + 4 * n);
+    }
   };
   std::vector<worker> workers;
   grow_buffer<double> matrices;  // (N,T,S): prepared, Frobenius norm 1
@@ -83,6 +92,7 @@ void prepare_matrices(const Distance& distance, Runner& tasks, const sentence_ma
   work.zero.resize(static_cast<std::size_t>(heads));
   work.content.resize(static_cast<std::size_t>(heads));
   work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
+  for (auto& own : work.workers) own.reserve(n);
   tasks.run(heads, [&](index_t h, int worker) {
     double* x = matrices + h * size;
     for (index_t t = 0; t < tokens; ++t)
@@ -155,7 +165,7 @@ void nuclear_pairs(Runner& tasks, index_t heads, index_t tokens, index_t n, matr
         const bool same = std::memcmp(x, y, static_cast<std::size_t>(size) * sizeof(double)) == 0;
         rest = same ? 0 : procrustes_residual(x, y, tokens, n, own.dense);
       }
-      out(a, b) = out(b, a) = finish(std::clamp(rest, 0.0, 1.0));
+      out(a, b) = out(b, a) = finish(rest > 0 ? std::min(rest, 1.0) : 0);
     }
   });
 }

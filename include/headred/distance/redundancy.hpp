@@ -20,6 +20,7 @@ using progress_callback = std::function<bool(index_t done)>;
 ///   matrix()                  (N,N) in [0,1], diagonal 0, N = number of heads in all
 /// Memory O(N^2), whatever the number of sentences; nothing is allocated from the second sentence of a length on.
 /// `Sum` is fixed_sum, or double where 16 bytes a pair are too many (the order of sentences then shows in the last bits).
+/// One thread at a time may use an accumulator; several accumulators may share a backend.
 /// A call that throws leaves the accumulator as it was (add_batch: with the sentences before the failing one).
 /// Bian et al. (NAACL 2021), section 3.
 template <distance_policy Distance, host_backend Backend, class Sum = fixed_sum>
@@ -29,8 +30,8 @@ class redundancy {
       : backend_(&be), layout_(std::move(layout)), distance_(std::move(distance)) {
     const index_t n = layout_.size();
     if (n < 1) throw argument_error("redundancy: the layout holds no head");
+    sentence_ = headred::matrix(n, n);  // first: it checks that n^2 can be counted
     sums_.resize(static_cast<std::size_t>(n * (n - 1) / 2));
-    sentence_ = headred::matrix(n, n);
   }
 
   const head_layout& layout() const noexcept { return layout_; }
@@ -67,6 +68,7 @@ class redundancy {
   index_t add_batch(Attention&& attention, std::span<const index_t> lengths = {}, const sentence_options& options = {},
                     const progress_callback& progress = {}) {
     const auto view = as_view(attention);
+    if (view.extent(0) < 0) throw shape_error("redundancy: negative extent in " + shape_text(view.shape()));
     if (!lengths.empty() && static_cast<index_t>(lengths.size()) != view.extent(0))
       throw shape_error("redundancy: " + std::to_string(lengths.size()) + " lengths for a batch " +
                         shape_text(view.shape()));
@@ -111,8 +113,13 @@ class redundancy {
   /// Name and options of the distance, as two accumulators must share them.
   std::string settings() const {
     std::string text(Distance::name);
-    if constexpr (requires { distance_.settings(); })
+    if constexpr (requires { distance_.settings(); }) {
       if (const std::string options = distance_.settings(); !options.empty()) text += " " + options;
+    } else {
+      static_assert(std::is_empty_v<Distance>,
+                    "redundancy: a distance with options needs std::string settings() const, "
+                    "so that accumulators with other options are told apart");
+    }
     return text;
   }
 
@@ -123,7 +130,12 @@ class redundancy {
   };
   state snapshot() const { return {sums_, sentences_, skipped_, underdetermined_}; }
   void restore(state stored) {
-    if (stored.sums.size() != sums_.size() || stored.sentences < 0 || stored.skipped < 0 || stored.underdetermined < 0)
+    if (stored.sums.size() != sums_.size() || stored.sentences < 0 || stored.skipped < 0 ||
+        stored.underdetermined < 0 || stored.underdetermined > stored.sentences ||
+        !std::all_of(stored.sums.begin(), stored.sums.end(), [&](const Sum& sum) {
+          const double value = value_of(sum);  // a sum of as many numbers in [0,1]
+          return value >= 0 && value <= static_cast<double>(stored.sentences) * (1 + 1e-9);
+        }))
       throw argument_error("redundancy: the stored state does not fit " + std::to_string(layout_.size()) + " heads");
     sums_ = std::move(stored.sums);
     sentences_ = stored.sentences;

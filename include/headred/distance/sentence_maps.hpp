@@ -205,6 +205,13 @@ class sentence_maps {
     queries_ = choose("queries", rows_, options.queries, options.length, options.query_mask, query_at_);
     keys_ = choose("keys", cols_, options.keys, options.length, options.key_mask, key_at_);
     single_heads_ = static_cast<index_t>(heads_.size());
+    // Scratch memory is a few times this; what cannot be addressed is refused before anything is computed.
+    constexpr double most = 0x1p56;
+    const double n = static_cast<double>(heads()), size = static_cast<double>(queries_) * static_cast<double>(keys_);
+    if (n * size > most || n * n > most || size * 64 > most ||
+        static_cast<double>(queries_) * static_cast<double>(queries_) > most)
+      throw shape_error("attention: " + std::to_string(heads()) + " heads of " + std::to_string(queries_) +
+                        " queries and " + std::to_string(keys_) + " keys are more than memory can hold");
   }
 
   static void prefetch([[maybe_unused]] const unsigned char* from, [[maybe_unused]] index_t bytes) {

@@ -36,6 +36,19 @@ struct token_workspace {
     grow_buffer<Real> values;   // (columns, columns)
     grow_buffer<Real> line;     // (columns)
     std::vector<row_form> forms;
+
+    // All of it at once, so that no later sentence allocates, whichever worker its tasks go to.
+    template <class Op>
+    void reserve(index_t heads, index_t keys) {
+      const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, native_lanes<Real>>(keys);
+      rows.get(heads * row_size);
+      entries.get(heads * row_size);
+      slab.get(keys * columns);
+      if (Op::tabulated) table.get((keys + Op::chunk - 1) / Op::chunk * columns);
+      values.get(columns * columns);
+      line.get(columns);
+      forms.reserve(static_cast<std::size_t>(heads));
+    }
   };
   std::vector<worker> workers;
   grow_buffer<double> sums;  // (groups, columns, columns)
@@ -167,6 +180,7 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>
   const index_t heads = maps.heads(), queries = maps.queries(), columns = slab_columns<Real>(heads);
   const index_t groups = token_groups(queries, heads);
   work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
+  for (auto& own : work.workers) own.template reserve<typename Distance::terms>(heads, maps.keys());
   double* sums = work.sums.get(groups * columns * columns);
   tasks.run(groups, [&](index_t g, int worker) {
     double* own = sums + g * columns * columns;

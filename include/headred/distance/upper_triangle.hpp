@@ -14,7 +14,8 @@ namespace headred {
 /// Whether as_view makes a rank-2 view in host memory of it: headred::matrix, tensor, Eigen, xtensor, mdspan.
 template <class A>
 concept host_matrix =
-    viewable_as<A, 2> && std::same_as<typename decltype(as_view(std::declval<A>()))::space, host_space>;
+    viewable_as<A, 2> &&
+    std::same_as<typename decltype(as_view(std::declval<std::remove_reference_t<A>&>()))::space, host_space>;
 
 namespace detail {
 
