@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <headred/core/version.hpp>
 #include <headred/headred.hpp>
 #include <headred/io.hpp>
 #include <headred/report.hpp>
@@ -54,6 +55,7 @@ struct decision {
   index_t k = 0;
   std::string how;
 
+  std::vector<index_t> kept() const { return plan.kept(headred::attention_kind::encoder_self); }
   bool has_silhouette() const { return scores.status == headred::status::converged; }
 };
 
@@ -75,8 +77,32 @@ decision decide(headred::cpu& be, const settings& s, const study& all, const hea
   }
   d.clusters = embedding.clusters(d.k);
   d.scores = headred::silhouette(be, distances, d.clusters);
-  d.plan = headred::keep_representatives(d.clusters, d.scores, all.layout);
+  d.plan = headred::keep_representatives(d.clusters, d.scores, all.layout, {.at_least_one = s.at_least_one});
   return d;
+}
+
+/// What a reader of the plan should know about its layers, or nothing.
+std::string note_on_layers(const settings& s, const study& all, const decision& d) {
+  if (s.at_least_one) {
+    const auto more = static_cast<index_t>(d.kept().size()) - d.clusters.found;
+    if (more <= 0) return "";
+    return examples::plural(more, "head") + (more == 1 ? " is" : " are") +
+           " kept beyond one a cluster, so that every layer keeps one (--at-least-one)";
+  }
+  std::string names;
+  index_t count = 0;
+  for (index_t layer = 0; layer < all.layout.layers(); ++layer) {
+    if (d.plan.count(headred::attention_kind::encoder_self, layer) > 0) continue;
+    names += (count++ == 0 ? "" : ", ") + std::to_string(layer);
+  }
+  if (count == 0) return "";
+  return (count == 1 ? "layer " : "layers ") + names + (count == 1 ? " keeps" : " keep") +
+         " no head (--at-least-one keeps one in each)";
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
 }
 
 /// How alike the distances are: correlation, its p-value and the mean difference, NaN where there is none.
@@ -125,15 +151,16 @@ headred::redundancy_report::gap_curve gap_curve(headred::cpu& be, const settings
 /// The page; comparison and gaps in it go into the summary too.
 headred::redundancy_report make_page(headred::cpu& be, const settings& s, const study& all, const decision& d) {
   headred::redundancy_report page;
-  page.subtitle = all.source + ": " + std::to_string(all.layout.size()) + " heads, " + std::to_string(all.used) +
-                  (all.used == 1 ? " sentence" : " sentences");
+  page.subtitle =
+      all.source + ": " + examples::plural(all.layout.size(), "head") + ", " + examples::plural(all.used, "sentence");
   page.layout = all.layout;
   for (const measure& m : all.measures) page.distances.push_back({std::string(m.name), m.redundancy});
   if (s.plan_from == "mean") page.distances.push_back({"mean", all.matrix("mean")});
-  page.order = headred::hierarchical_order(all.matrix(s.plan_from));
+  const headred::matrix clustered = all.matrix(s.plan_from);
+  page.order = headred::cluster_order(headred::hierarchical_order(clustered), d.clusters.labels);
   page.labels = d.clusters.labels;
   page.silhouettes = d.scores.values;
-  page.kept = d.plan.kept(headred::attention_kind::encoder_self);
+  page.kept = d.kept();
   page.clustered_on = s.plan_from;
   page.chosen_k = d.k;
   if (d.has_silhouette()) page.mean_silhouette = d.scores.mean;
@@ -148,13 +175,15 @@ headred::redundancy_report make_page(headred::cpu& be, const settings& s, const 
   page.settings.push_back({"seed", std::to_string(s.seed)});
   page.settings.push_back({"sentences used", std::to_string(all.used)});
   page.settings.push_back({"sentences skipped", std::to_string(all.skipped)});
+  for (const std::string& note : all.notes) page.notes.push_back(capitalised(note) + ".");
+  if (const std::string note = note_on_layers(s, all, d); !note.empty()) page.notes.push_back(capitalised(note) + ".");
   if (d.has_silhouette() && d.scores.mean < .25)
     page.notes.push_back(
         "The mean silhouette is small: these clusters shade into each other, as attention heads of real models do; "
         "what is kept is a choice, not a discovery.");
   if (d.clusters.found < d.k)
-    page.notes.push_back(std::to_string(d.k) + " clusters were asked for, " + std::to_string(d.clusters.found) +
-                         " could be told apart.");
+    page.notes.push_back(examples::plural(d.k, "cluster") + (d.k == 1 ? " was" : " were") + " asked for, " +
+                         std::to_string(d.clusters.found) + " could be told apart.");
   return page;
 }
 
@@ -175,6 +204,7 @@ json make_summary(const settings& s, const study& all, const decision& d, const 
   summary["precision"] = s.wide ? "f64" : "f32";
   summary["seed"] = s.seed;
   summary["plan_from"] = s.plan_from;
+  summary["at_least_one"] = s.at_least_one;
   summary["k"] = d.k;
   summary["chosen_by"] = d.how;
   summary["clusters_found"] = d.clusters.found;
@@ -203,11 +233,14 @@ json make_summary(const settings& s, const study& all, const decision& d, const 
 }
 
 void print_answer(const settings& s, const study& all, const decision& d) {
-  std::cout << all.used << " sentences (" << all.skipped << " skipped), " << all.layout.layers() << " layers, "
-            << all.layout.size() << " heads\n"
-            << d.clusters.found << " clusters on " << s.plan_from << " (" << d.how << ")";
+  using examples::plural;
+  for (const std::string& note : all.notes) std::cout << note << '\n';
+  std::cout << plural(all.used, "sentence") << " (" << all.skipped << " skipped), "
+            << plural(all.layout.layers(), "layer") << ", " << plural(all.layout.size(), "head") << '\n'
+            << plural(d.clusters.found, "cluster") << " on " << s.plan_from << " (" << d.how << ")";
   if (d.has_silhouette()) std::cout << ", mean silhouette " << brief(d.scores.mean);
   std::cout << "\nheads to keep:\n" << d.plan << '\n';
+  if (const std::string note = note_on_layers(s, all, d); !note.empty()) std::cout << note << '\n';
 }
 
 void run(const settings& s) {
@@ -259,8 +292,11 @@ int fail(int code, const std::string& text) {
 int main(int count, char** words) {
   try {
     const examples::arguments all(count, words);
-    if (all.contains("--help")) {
+    if (all.contains("--help") || all.contains("-h")) {
       std::cout << examples::help;
+    } else if (all.contains("--version")) {
+      std::cout << "headred " << HEADRED_VERSION_MAJOR << '.' << HEADRED_VERSION_MINOR << '.' << HEADRED_VERSION_PATCH
+                << '\n';
     } else {
       const settings s = examples::read_settings(all);
       examples::catch_interrupts();

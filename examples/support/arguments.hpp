@@ -44,6 +44,17 @@ class arguments {
     while (has_value()) all.push_back(next());
     return all;
   }
+  /// The parts of a list "a,b,c", none of them empty.
+  std::vector<std::string> parts(const std::string& list, const std::string& expected) const {
+    std::vector<std::string> all;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      if (end == begin) refuse(list, expected);
+      all.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return all;
+  }
   /// A number for which accept(number) holds; `expected` says so in words.
   template <class Number, class Accept>
   Number number(const std::string& expected, const Accept& accept) {

@@ -16,7 +16,8 @@
 
 namespace examples {
 
-/// The files that the paths name: a folder stands for its .safetensors and .npy files, by name.
+/// The files that the paths name: a folder stands for its .safetensors and .npy files, by name. Throws file_error for a
+/// folder that cannot be read, has no such file, or holds an earlier result.
 inline std::vector<std::filesystem::path> attention_files(const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
@@ -30,6 +31,9 @@ inline std::vector<std::filesystem::path> attention_files(const std::vector<std:
     for (fs::directory_iterator entry(name, problem), end; !problem && entry != end; entry.increment(problem)) {
       const fs::path& path = entry->path();
       const bool lengths = path.stem().extension() == ".lengths";
+      if (path.extension() == ".npy" && path.filename().string().starts_with("redundancy_"))
+        throw headred::file_error(name, "the folder holds " + in_quotes(path.filename().string()) +
+                                            ", so it is an earlier result; expected a folder of attention maps");
       if (path.extension() == ".safetensors" || (path.extension() == ".npy" && !lengths)) inside.push_back(path);
     }
     if (problem) throw headred::file_error(name, "the folder cannot be read: " + problem.message());
@@ -59,24 +63,29 @@ struct sentence_name {
 
 namespace detail {
 
-/// What one stored unit is worth: 1 for floating point; integers need the scale given or the one that the file states.
+/// What one stored unit is worth: 1 for floating point, where none may be given; integers need the scale given or the
+/// one that the file states.
 inline double unit_of(headred::dtype type, std::optional<double> given, std::optional<double> stated,
                       const std::string& file, const std::string& what) {
   using enum headred::dtype;
-  if (type == f16 || type == bf16 || type == f32 || type == f64) return 1;
+  const std::string name(headred::to_string(type));
+  if (type == f16 || type == bf16 || type == f32 || type == f64) {
+    if (given) throw headred::file_error(file, what + " is " + name + ", which needs no --scale");
+    return 1;
+  }
   if (given) return *given;
   if (stated) return *stated;
-  throw headred::file_error(
-      file, what + " is stored as " + std::string(headred::to_string(type)) + ": give its unit with --scale");
+  throw headred::file_error(file, what + " is stored as " + name + ": give its unit with --scale");
 }
 
-/// Valid tokens of each sentence of NAME.npy (B,L,H,T,S) from NAME.lengths.npy; -1 (all) where that is not there.
-inline std::vector<headred::index_t> read_lengths(headred::cpu& be, std::filesystem::path path,
+/// NAME.lengths.npy, beside NAME.npy
+inline std::filesystem::path lengths_file(std::filesystem::path path) { return path.replace_extension(".lengths.npy"); }
+
+/// Valid tokens of each sentence of a file of (B,L,H,T,S), from its lengths file.
+inline std::vector<headred::index_t> read_lengths(headred::cpu& be, const std::filesystem::path& path,
                                                   const headred::shape_t<5>& shape) {
   using headred::index_t;
   std::vector<index_t> lengths(static_cast<std::size_t>(shape[0]), -1);
-  path.replace_extension(".lengths.npy");
-  if (!std::filesystem::exists(path)) return lengths;
   const auto stored = headred::load_npy_as<index_t, 1>(be, path);
   const index_t tokens = std::min(shape[3], shape[4]);
   if (stored.extent(0) != shape[0])
@@ -91,12 +100,37 @@ inline std::vector<headred::index_t> read_lengths(headred::cpu& be, std::filesys
   return lengths;
 }
 
+/// Throws where the last rows of a sentence are zero in every head: padding, of which nobody said so.
+template <class Real>
+void check_not_padded(headred::tensor_view<const Real, 4> maps, const sentence_name& name,
+                      const std::filesystem::path& lengths) {
+  using headred::index_t;
+  const auto zero = [&](index_t row) {
+    for (index_t l = 0; l < maps.extent(0); ++l)
+      for (index_t h = 0; h < maps.extent(1); ++h)
+        for (index_t k = 0; k < maps.extent(3); ++k)
+          if (maps(l, h, row, k) != 0) return false;
+    return true;
+  };
+  const index_t rows = maps.extent(2);
+  index_t first = rows;
+  while (first > 0 && maps.extent(0) * maps.extent(1) * maps.extent(3) > 0 && zero(first - 1)) --first;
+  if (first == rows) return;
+  const std::string last = std::to_string(rows - 1);
+  throw headred::error(
+      name.text() + ": " +
+      (first + 1 == rows ? "row " + last + " is" : "rows " + std::to_string(first) + " to " + last + " are") +
+      " zero in every head: give the valid tokens in " + lengths.filename().string());
+}
+
 }  // namespace detail
 
 /// Calls f(maps (L,H,T,S) as Real, valid tokens or -1, name) for each sentence of a file.
-/// Integers need a scale: the one given, or metadata "scale" of a safetensors file.
+/// Integers need a scale: the one given, or metadata "scale" of a safetensors file. Result: what a reader should know
+/// about the file, or nothing.
 template <class Real, class F>
-void for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std::optional<double> scale, const F& f) {
+std::string for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std::optional<double> scale,
+                              const F& f) {
   using headred::index_t;
   if (path.extension() == ".safetensors") {
     const headred::safetensors_file file(path);
@@ -107,7 +141,7 @@ void for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std:
       const auto maps = file.load<Real, 4>(be, tensor.name, unit);
       f(maps.view(), index_t{-1}, sentence_name{path.string(), what});
     }
-    return;
+    return "";
   }
   const headred::npy_header header = headred::read_npy_header(path);
   const double unit = detail::unit_of(header.type, scale, std::nullopt, path.string(), "the array");
@@ -116,14 +150,25 @@ void for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std:
     f(maps.view(), index_t{-1}, sentence_name{path.string(), ""});
   } else if (header.rank() == 5) {
     const auto maps = headred::load_npy_as<Real, 5>(be, path, unit);
-    const std::vector<index_t> lengths = detail::read_lengths(be, path, maps.shape());
-    for (index_t s = 0; s < maps.extent(0); ++s)
-      f(maps.view()[s], lengths[static_cast<std::size_t>(s)],
-        sentence_name{path.string(), "sentence " + std::to_string(s)});
+    const std::filesystem::path beside = detail::lengths_file(path);
+    const bool known = std::filesystem::exists(beside);
+    std::vector<index_t> lengths(static_cast<std::size_t>(maps.extent(0)), -1);
+    if (known) lengths = detail::read_lengths(be, beside, maps.shape());
+    for (index_t s = 0; s < maps.extent(0); ++s) {
+      const sentence_name name{path.string(), "sentence " + std::to_string(s)};
+      if (!known) detail::check_not_padded(maps.view()[s], name, beside);
+      f(maps.view()[s], lengths[static_cast<std::size_t>(s)], name);
+    }
+    if (known) return "";
+    const index_t queries = maps.extent(3), keys = maps.extent(4);
+    return "no " + one_line(beside.filename().string()) + ": all " +
+           (queries == keys ? plural(queries, "token") : plural(queries, "query row") + " and " + plural(keys, "key")) +
+           " of each sentence are taken";
   } else {
     throw headred::file_error(path.string(), "the array has rank " + std::to_string(header.rank()) +
                                                  ", expected 4 (L,H,T,S) or 5 (B,L,H,T,S)");
   }
+  return "";
 }
 
 }  // namespace examples

@@ -1,4 +1,4 @@
-// Messages that stay on one line, whatever names they quote.
+// Messages: numbers with their nouns, and one line whatever names are quoted.
 #pragma once
 
 #include <string>
@@ -33,6 +33,12 @@ inline std::string in_quotes(std::string_view name) {
   std::size_t end = longest;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0u) == 0x80) --end;  // not within a character
   return '"' + one_line(name.substr(0, end)) + "...\"";
+}
+
+/// "1 sentence", "2 sentences"
+template <class Count>
+std::string plural(Count count, const std::string& noun) {
+  return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
 }
 
 }  // namespace examples

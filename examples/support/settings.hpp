@@ -26,11 +26,14 @@ inline constexpr std::string_view help = R"(head_redundancy: which attention hea
 Input
   --attention FILE|DIR...  attention maps whose rows sum to 1. A .safetensors file holds one (L,H,T,S) tensor for each
                            sentence; a .npy file holds one (L,H,T,S) array, or (B,L,H,T,S) with the valid tokens of
-                           each sentence in NAME.lengths.npy beside it. Without this, maps with a planted structure.
-  --scale X                value of one unit where maps are stored as integers (default: metadata "scale" of the file)
+                           each sentence in NAME.lengths.npy beside it (without that file, all tokens are taken).
+                           Without this option, maps with a planted structure.
+  --scale X                value of one unit where maps are stored as integers (default: metadata "scale" of the file);
+                           not for floating point
 Distances
-  --distance NAME|all      cosine, pearson, jensen_shannon, bhattacharyya (by token); distance_correlation, procrustes,
-                           canonical_correlation (by sentence). Default: all
+  --distance NAME...|all   one or more, separated by commas or spaces: cosine, pearson, jensen_shannon,
+                           bhattacharyya (by token); distance_correlation, procrustes, canonical_correlation (by
+                           sentence). Default: all
   --precision f32|f64      arithmetic of the distances. Default: f32
 Plan
   --plan-from NAME|mean    the matrix that is clustered, or the mean of all. Default: jensen_shannon, else the first
@@ -38,12 +41,14 @@ Plan
   --clusters K             keep K heads
   --auto MIN:MAX           keep as many heads as the best mean silhouette in this range says
                            (default without --attention: 2:32)
+  --at-least-one           a layer that would lose all its heads keeps the one of highest silhouette
 Other
   --threads N              1 to 4096; 0 takes all cores (default). No result depends on it
   --seed S                 of the resampling and of the planted maps. Default: 1
   --out DIR                receives redundancy_<distance>.npy, plan.json, summary.json and report.html, all or none;
                            an earlier result there is replaced
-  --help
+  --version                prints the version of headred
+  --help, -h
 
 Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 the command line is wrong.
 )";
@@ -63,8 +68,10 @@ inline bool is_distance(std::string_view name) {
 struct settings {
   std::vector<std::string> attention;  // none: planted maps
   std::optional<double> scale;
-  std::string distance = "all", plan_from;
-  bool wide = false;  // f64
+  std::vector<std::string> distances;  // none: all
+  std::string plan_from;
+  bool wide = false;          // f64
+  bool at_least_one = false;  // head a layer
   // one of these three is given
   std::optional<double> prune;
   std::optional<index_t> clusters;
@@ -73,7 +80,10 @@ struct settings {
   std::uint64_t seed = 1;
   std::string out;
 
-  bool takes(std::string_view name) const { return distance == "all" || distance == name; }
+  bool names(std::string_view name) const {
+    return std::find(distances.begin(), distances.end(), name) != distances.end();
+  }
+  bool takes(std::string_view name) const { return distances.empty() || names(name); }
   /// Throws usage_error where the numbers of clusters do not fit the heads, which are known once a sentence was seen.
   void check_heads(index_t heads) const {
     const std::string range = ", expected within 1 to " + std::to_string(heads) + " heads";
@@ -95,8 +105,12 @@ inline settings read_settings(arguments words) {
     } else if (option == "--scale") {
       s.scale = words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
     } else if (option == "--distance") {
-      s.distance = words.value();
-      if (s.distance != "all" && !is_distance(s.distance)) words.refuse(s.distance, "all or one of the seven names");
+      const std::string expected = "all or some of the seven names";
+      for (const auto& list : words.values())
+        for (auto& name : words.parts(list, expected)) {
+          if (name != "all" && !is_distance(name)) words.refuse(name, expected);
+          s.distances.push_back(std::move(name));
+        }
     } else if (option == "--plan-from") {
       s.plan_from = words.value();
       if (s.plan_from != "mean" && !is_distance(s.plan_from))
@@ -112,6 +126,8 @@ inline settings read_settings(arguments words) {
     } else if (option == "--auto") {
       s.automatic =
           words.range<index_t>("MIN:MAX with 1 <= MIN <= MAX", [](index_t a, index_t b) { return 1 <= a && a <= b; });
+    } else if (option == "--at-least-one") {
+      if (std::exchange(s.at_least_one, true)) throw usage_error("--at-least-one is given twice");
     } else if (option == "--threads") {
       s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
     } else if (option == "--seed") {
@@ -123,7 +139,11 @@ inline settings read_settings(arguments words) {
     }
   }
   if (s.out.empty()) throw usage_error("--out is missing");
-  if (s.plan_from.empty()) s.plan_from = s.distance == "all" ? "jensen_shannon" : s.distance;
+  if (s.names("all")) {
+    if (s.distances.size() > 1) throw usage_error("--distance names all and more, expected all alone or names");
+    s.distances.clear();
+  }
+  if (s.plan_from.empty()) s.plan_from = s.takes("jensen_shannon") ? "jensen_shannon" : s.distances.front();
   if (s.plan_from != "mean" && !s.takes(s.plan_from))
     throw usage_error("--plan-from is '" + s.plan_from + "', expected a distance that is computed (or mean)");
   if (int(s.prune.has_value()) + int(s.clusters.has_value()) + int(s.automatic.has_value()) > 1)

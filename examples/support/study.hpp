@@ -64,6 +64,7 @@ struct study {
   std::vector<measure> measures;
   index_t used = 0, skipped = 0;
   std::string source;
+  std::vector<std::string> notes;  // on the input, for people
 
   /// The matrix of that name, or "mean" of them all.
   headred::matrix matrix(std::string_view name) const {
@@ -156,12 +157,25 @@ study read_files(headred::cpu& be, const settings& s) {
     throw headred::error(files.size() == 1 ? files.front().string() + ": holds no sentence"
                                            : "the " + source + " hold no sentence");
   collector all(be, s, total);
-  for (const auto& file : files)
-    for_each_sentence<Real>(be, file, s.scale,
-                            [&](headred::tensor_view<const Real, 4> maps, index_t length, const sentence_name& name) {
-                              all.add(maps, length, name);
-                            });
-  return all.finish(source);
+  constexpr std::size_t most = 5;  // notes that are shown
+  std::vector<std::string> notes;
+  std::size_t more = 0;
+  for (const auto& file : files) {
+    std::string note = for_each_sentence<Real>(
+        be, file, s.scale, [&](headred::tensor_view<const Real, 4> maps, index_t length, const sentence_name& name) {
+          all.add(maps, length, name);
+        });
+    if (note.empty()) continue;
+    if (notes.size() < most) {
+      notes.push_back(std::move(note));
+    } else {
+      ++more;
+    }
+  }
+  if (more > 0) notes.push_back("likewise " + plural(more, "more file"));
+  study result = all.finish(source);
+  result.notes = std::move(notes);
+  return result;
 }
 
 inline study read_planted(headred::cpu& be, const settings& s, const planted_attention& planted) {

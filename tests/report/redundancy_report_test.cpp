@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -8,9 +9,13 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <headred/backend/cpu.hpp>
+#include <headred/cluster.hpp>
 #include <headred/report.hpp>
 
 #include "report/example_report.hpp"
@@ -209,6 +214,55 @@ TEST_SUITE("report") {
     CHECK(redundancy_page(r).find("\"order\":[]") != std::string::npos);
   }
 
+  TEST_CASE("cluster_order: each label is one run, clusters and heads in the order given") {
+    using numbers = std::vector<index_t>;
+    CHECK(headred::cluster_order({3, 1, 0, 4, 2}, {0, 1, 0, 2, 1}) == numbers{3, 1, 4, 0, 2});
+    CHECK(headred::cluster_order({}, {}).empty());
+    CHECK(headred::cluster_order({0}, {0}) == numbers{0});
+    // weak clusters: distances that are all but noise, which the tree orders otherwise than the clusters
+    constexpr index_t n = 48, k = 12;
+    matrix d(n, n);
+    const headred::random_stream random(5);
+    for (index_t i = 0; i < n; ++i)
+      for (index_t j = i + 1; j < n; ++j)
+        d(i, j) = d(j, i) = 0.5 + 0.1 * random.uniform(static_cast<std::uint64_t>(i * n + j));
+    headred::cpu be{{.threads = 1}};
+    const numbers labels = headred::spectral_embedding<headred::cpu>(be, d).clusters(k).labels;
+    const numbers tree = headred::hierarchical_order(d), order = headred::cluster_order(tree, labels);
+    const auto label = [&](index_t head) { return labels[static_cast<std::size_t>(head)]; };
+    const auto runs = [&](const numbers& heads) {
+      numbers found;
+      for (const index_t head : heads)
+        if (found.empty() || found.back() != label(head)) found.push_back(label(head));
+      return found;
+    };
+    CHECK(runs(tree).size() > k);
+    CHECK(runs(order).size() == k);
+    CHECK(std::is_permutation(order.begin(), order.end(), tree.begin(), tree.end()));
+    numbers first_met;
+    for (const index_t head : tree)
+      if (std::find(first_met.begin(), first_met.end(), label(head)) == first_met.end())
+        first_met.push_back(label(head));
+    CHECK(runs(order) == first_met);
+    for (index_t c = 0; c < k; ++c) {
+      numbers before, after;
+      std::copy_if(tree.begin(), tree.end(), std::back_inserter(before), [&](index_t i) { return label(i) == c; });
+      std::copy_if(order.begin(), order.end(), std::back_inserter(after), [&](index_t i) { return label(i) == c; });
+      CHECK(before == after);
+    }
+    const auto error = [](numbers heads, const numbers& of) {
+      try {
+        headred::cluster_order(std::move(heads), of);
+      } catch (const headred::error& e) {
+        return std::string(e.what());
+      }
+      return std::string();
+    };
+    CHECK(error({0, 1}, {0}) == "cluster_order: order has 2 entries, labels 1, expected as many");
+    CHECK(error({0, 2}, {0, 0}) == "cluster_order: order names head 2, expected [0,2)");
+    CHECK(error({0, 1}, {0, -1}) == "cluster_order: a label is -1, expected [0,2)");
+  }
+
   TEST_CASE("add_distance copies what as_view accepts") {
     redundancy_report r;
     r.layout = head_layout(1, 2);
@@ -315,6 +369,13 @@ TEST_SUITE("report") {
     };
     write("bert_base", example_report(head_layout(12, 12), 12));
     write("many_heads", example_report(head_layout(32, 32), 40));
+    auto weak = example_report(head_layout(12, 12), 48);  // some heads are alone
+    weak.labels[143] = 48;
+    weak.order.resize(144);
+    std::iota(weak.order.begin(), weak.order.end(), index_t{0});
+    write("scattered", weak);
+    weak.order = headred::cluster_order(weak.order, weak.labels);
+    write("many_clusters", weak);
     write("uneven_layers", example_report(head_layout({5, 0, 1, 12, 3}), 5));
     write("hostile", hostile_report());
     write("one_head", example_report(head_layout(1, 1), 1));

@@ -18,7 +18,7 @@
   const data = JSON.parse(document.getElementById('data').textContent);
   const heads = [];
   data.heads.forEach((count, layer) => {
-    for (let h = 0; h < count; ++h) heads.push(`(${layer},${h})`);
+    for (let h = 0; h < count; ++h) heads.push(`${layer}.${h}`);
   });
   const N = heads.length;
   const value = (matrix, i, j) => {
@@ -38,7 +38,7 @@
 
   if (data.distances.length) {
     const canvas = byId('map'), box = () => canvas.getBoundingClientRect();
-    const left = 70, top = 8, edge = 8;  // the map's margins
+    const left = 78, top = 8, edge = 8;  // the map's margins
     const plot = () => Math.floor(box().width) - left - edge;
     const at = (row, column) => ({
       clientX: box().left + left + (column + 0.5) * plot() / N,
@@ -47,13 +47,6 @@
       pointerId: 1,
       pointerType: 'mouse',
     });
-    const pixel = (row, column) => {
-      const scale = canvas.width / Math.floor(box().width);
-      return [...canvas.getContext('2d')
-                  .getImageData(
-                      (left + (column + 0.5) * plot() / N) * scale, (top + (row + 0.5) * plot() / N) * scale, 1, 1)
-                  .data];
-    };
     const check = (order, matrix, row, column) => {
       canvas.dispatchEvent(new PointerEvent('pointermove', at(row, column)));
       const i = order[row], j = order[column], x = value(matrix, i, j);
@@ -84,7 +77,24 @@
     }
     canvas.dispatchEvent(new PointerEvent('pointerleave', {pointerType: 'mouse'}));
     require(byId('map-tip').hidden, 'the tip stays when the pointer leaves');
+    // read once: Chromium complains about more
+    const shown = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const pixel = (row, column) => {
+      const scale = canvas.width / Math.floor(box().width);
+      const x = Math.floor((left + (column + 0.5) * plot() / N) * scale);
+      const y = Math.floor((top + (row + 0.5) * plot() / N) * scale);
+      return [...shown.data.slice(4 * (y * shown.width + x), 4 * (y * shown.width + x) + 4)];
+    };
     require(pixel(N >> 1, N >> 1)[3] === 255, 'the map is not painted');
+    if (plot() / N >= 6)  // else a frame may lie on it
+      for (let i = 0; i < N; ++i)
+        require(pixel(i, i).every((x, c) => x === (c < 3 ? 128 : 255)), `the diagonal is ${pixel(i, i)} at ${i}`);
+    require(byId('scale').textContent.includes('diagonal: a head with itself'), 'the legend lacks the diagonal');
+    if (N > 1 && data.order.length && data.labels.length) {
+      const runs = data.order.filter((head, p) => !p || data.labels[head] !== data.labels[data.order[p - 1]]).length;
+      require(byId('heatmap-caption').textContent.includes('White frames are clusters.') ===
+              (runs === new Set(data.labels).size), 'the caption is wrong about the frames');
+    }
 
     canvas.focus();
     const press = (key) => canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
@@ -120,6 +130,15 @@
   require(!/NaN|undefined|Infinity/.test(document.querySelector('main').innerHTML.replace(/>[^<]*</g, '><')),
       'NaN in an attribute');
 
+  require(!/\(\d+,\d+\)/.test(document.querySelector('main').textContent + byId('footer').textContent),
+      'a head is not written layer.head');
+  for (const picture of document.querySelectorAll('#curve svg, #gaps svg')) {
+    const title = [...picture.querySelectorAll('.title')].find((text) => text.hasAttribute('transform'));
+    const edge = title.getBoundingClientRect().right;
+    for (const number of picture.querySelectorAll('text[text-anchor=end]:not([class])'))
+      require(number.getBoundingClientRect().left >= edge, `the vertical title lies on ${number.textContent}`);
+  }
+
   const labels = new Set(data.labels);
   require(document.querySelectorAll('#clusters tr').length === labels.size, 'a cluster is missing');
   if (labels.size) {
@@ -131,6 +150,12 @@
     button.click();
     require(sizes().every((x, i, all) => i === 0 || all[i - 1] >= x), 'the clusters are not sorted down by size');
     require(sizes().reduce((a, b) => a + b, 0) === N, 'heads are missing from the clusters');
+    for (const row of document.querySelectorAll('#clusters tr'))
+      require(row.children[1].textContent !== '1' || row.children[3].textContent === '\u2013',
+          'a head alone in its cluster has a silhouette');
+    require(!data.silhouettes.length ||
+            byId('clusters-caption').textContent.includes('has no silhouette') === sizes().includes(1),
+        'the caption is wrong about heads alone');
   }
   require(!root.dataset.hacked && !root.dataset.error, `the page failed while in use: ${root.dataset.error}`);
   root.dataset.used = '1';

@@ -60,11 +60,19 @@ TEST_SUITE("tool") {
       CAPTURE((*it)[1].str());
       CHECK(o.out.find("\n  " + (*it)[1].str() + " ") != std::string::npos);
     }
-    CHECK(found == 11);
+    CHECK(found == 12);
     for (const auto& name : all_distances()) CHECK(o.out.find(name) != std::string::npos);
     for (const std::string line : {"0 done", "1 the input", "2 the command line"})
       CHECK(o.out.find(line) != std::string::npos);
     CHECK(run_tool({"--out", "/dev/null/x", "--help"}).code == 0);
+    CHECK(run_tool({"-h"}).out == o.out);
+  }
+
+  TEST_CASE("--version") {
+    const outcome o = run_tool({"--version"});
+    CHECK(o.code == 0);
+    CHECK(o.err == "");
+    CHECK(std::regex_match(o.out, std::regex("headred [0-9]+\\.[0-9]+\\.[0-9]+\n")));
   }
 
   TEST_CASE("planted maps: all 16 groups are found, for any number of threads") {
@@ -132,6 +140,104 @@ TEST_SUITE("tool") {
     const result mean = answer({"--attention", input, "--plan-from", "mean"});
     CHECK(mean.summary["plan_from"] == "mean");
     CHECK(mean.files.at("report.html").find("\"name\":\"mean\"") != std::string::npos);
+  }
+
+  TEST_CASE("some of the distances, separated by commas, spaces or both") {
+    hr::cpu be{{.threads = 1}};
+    const temporary_folder folder;
+    hr::save_npy(folder / "a.npy", random_maps(be, {2, 3, 5, 5}, 2));
+    const std::vector<std::string> three = {"procrustes", "cosine", "pearson"};
+    const auto with = [&](std::vector<std::string> words) {
+      words.insert(words.end(), {"--attention", (folder / "a.npy").string()});
+      return answer(words, three);
+    };
+    const result commas = with({"--distance", "procrustes,cosine,pearson"});
+    CHECK(commas.summary["plan_from"] == "procrustes");  // the first, for want of jensen_shannon
+    const auto expected = without_timings(commas);
+    CHECK(without_timings(with({"--distance", "procrustes", "cosine", "pearson"})) == expected);
+    CHECK(without_timings(with({"--distance", "procrustes", "pearson,cosine,pearson"})) == expected);
+    CHECK(without_timings(with({"--distance", "procrustes", "--distance", "cosine,pearson"})) == expected);
+    CHECK(with({"--distance", "pearson,cosine,procrustes", "--plan-from", "cosine"}).summary["plan_from"] == "cosine");
+    const result two = answer({"--attention", (folder / "a.npy").string(), "--distance", "cosine,jensen_shannon"},
+                              {"cosine", "jensen_shannon"});
+    CHECK(two.summary["plan_from"] == "jensen_shannon");
+  }
+
+  TEST_CASE("one of a kind reads as one") {
+    hr::cpu be{{.threads = 1}};
+    const temporary_folder folder;
+    hr::save_npy(folder / "a.npy", random_maps(be, {1, 1, 4, 4}, 2));
+    const outcome o = run_tool({"--attention", (folder / "a.npy").string(), "--out", (folder / "out").string()});
+    CHECK(o.out.starts_with("1 sentence (0 skipped), 1 layer, 1 head\n1 cluster on jensen_shannon"));
+    CHECK(read_text(folder / "out" / "report.html").find("1 head, 1 sentence<") != std::string::npos);
+  }
+
+  TEST_CASE("--at-least-one, and layers that keep no head") {
+    const temporary_folder folder;
+    const std::string out = (folder / "out").string();
+    const std::vector<std::string> words = {"--distance", "jensen_shannon", "--clusters", "3", "--out", out};
+    const auto has = [](const std::string& text, const std::string& part) {
+      return text.find(part) != std::string::npos;
+    };
+    const outcome without = run_tool(words);
+    const result few = read_result(out, {"jensen_shannon"});
+    CHECK(few.summary["at_least_one"] == false);
+    CHECK(few.summary["kept"].size() == 3);
+    std::string empty;
+    for (int layer = 0; layer < 8; ++layer) {
+      const auto inside = [&](const json& head) { return head.get<int>() / 8 == layer; };
+      const json& kept = few.summary["kept"];
+      if (std::none_of(kept.begin(), kept.end(), inside)) empty += (empty.empty() ? "" : ", ") + std::to_string(layer);
+    }
+    CHECK(has(without.out, "\nlayers " + empty + " keep no head (--at-least-one keeps one in each)\n"));
+    CHECK(has(few.files.at("report.html"), "Layers " + empty + " keep no head (--at-least-one keeps one in each)."));
+
+    auto more = words;
+    more.push_back("--at-least-one");
+    const outcome with = run_tool(more);
+    REQUIRE(with.code == 0);
+    CHECK_FALSE(has(with.out, "keep no head"));
+    CHECK(has(with.out, " kept beyond one a cluster, so that every layer keeps one (--at-least-one)\n"));
+    const hr::prune_plan plan = hr::load_plan_json(folder / "out" / "plan.json");
+    for (int layer = 0; layer < 8; ++layer) CHECK(plan.count(hr::attention_kind::encoder_self, layer) >= 1);
+    const json summary = json::parse(read_text(folder / "out" / "summary.json"));
+    CHECK(summary["at_least_one"] == true);
+    CHECK(summary["labels"] == few.summary["labels"]);
+    for (const auto& head : few.summary["kept"]) {
+      const json& kept = summary["kept"];
+      CHECK(std::find(kept.begin(), kept.end(), head) != kept.end());
+    }
+  }
+
+  TEST_CASE("rank 5 without lengths: all tokens are taken, and it is said") {
+    hr::cpu be{{.threads = 1}};
+    const temporary_folder folder;
+    const auto save_batch = [&](const std::string& name, hr::index_t queries, hr::index_t keys) {
+      hr::tensor<float, 5, hr::cpu> batch(be, {2, 1, 2, queries, keys});
+      for (int b = 0; b < 2; ++b) {
+        const auto maps = random_maps(be, {1, 2, queries, keys}, static_cast<std::uint64_t>(b));
+        std::copy_n(maps.data(), maps.size(), batch.data() + b * maps.size());
+      }
+      fs::create_directories((folder / name).parent_path());
+      hr::save_npy(folder / name, batch);
+      const outcome o = run_tool({"--attention", (folder / name).parent_path().string(), "--distance", "cosine",
+                                  "--out", (folder / "out").string()});
+      CHECK(o.code == 0);
+      return o.out;
+    };
+    CHECK(save_batch("square/maps.npy", 4, 4)
+              .starts_with("no maps.lengths.npy: all 4 tokens of each sentence are taken\n2 sentences "));
+    CHECK(read_text(folder / "out" / "report.html")
+              .find("\"No maps.lengths.npy: all 4 tokens of each sentence are taken.\"") != std::string::npos);
+    CHECK(save_batch("wide/b\n.npy", 1, 3)
+              .starts_with("no b\\x0a.lengths.npy: all 1 query row and 3 keys of each sentence are taken\n"));
+    for (const char* name : {"square/a.npy", "square/b.npy", "square/c.npy", "square/d.npy", "square/e.npy"})
+      save_batch(name, 4, 4);
+    const std::string all = save_batch("square/f.npy", 3, 3);
+    CHECK(std::count(all.begin(), all.end(), ':') == 5 + 3);  // five files; the heads to keep, their layer, the report
+    CHECK(all.find("\nlikewise 2 more files\n14 sentences ") != std::string::npos);
+    hr::save_npy(folder / "square" / "maps.lengths.npy", std::vector<std::int32_t>{4, 4});
+    CHECK(save_batch("square/f.npy", 4, 4).find("no maps") == std::string::npos);
   }
 
   TEST_CASE("f64 and f32 agree to 2e-6") {
@@ -301,8 +407,7 @@ TEST_SUITE("tool") {
     check("U8", u8, scaled(1. / 255), {"--scale", "0.00392156862745098"}, {});
     const auto i64 = store(std::int64_t{}, [](float x) { return static_cast<std::int64_t>(std::lround(x * 1e9)); });
     check("I64", i64, scaled(1e-9), {"--scale", "1e-9"}, {});
-    // floating point needs no unit and takes none
-    check("F32 with scale", maps, plain, {"--scale", "7"}, {});
+    // floating point needs no unit; what a file says of one does not matter
     check("F32 with scale", maps, plain, {}, {{"scale", "7"}});
   }
 

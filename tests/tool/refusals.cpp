@@ -55,6 +55,13 @@ TEST_SUITE("tool") {
       wrong({option}, {std::string(option) + " needs a value"});
     wrong({"--distance", "euclid"}, {"--distance is 'euclid'"});
     wrong({"--distance", ""}, {"--distance needs a value"});
+    for (const char* list : {",", "cosine,", ",cosine", "cosine,,pearson", "cosine, pearson"})
+      wrong({"--distance", list}, {"--distance is '", "all or some of the seven names"});
+    wrong({"--distance", "cosine", "euclid"}, {"--distance is 'euclid'"});
+    wrong({"--distance", "all,cosine"}, {"expected all alone or names"});
+    wrong({"--distance", "cosine", "--distance", "all"}, {"expected all alone or names"});
+    wrong({"--at-least-one", "1"}, {"unexpected argument '1'"});
+    wrong({"--at-least-one", "--at-least-one"}, {"--at-least-one is given twice"});
     wrong({"--distance", "Cosine"}, {"--distance is 'Cosine'"});
     wrong({"--plan-from", "all"}, {"--plan-from is 'all'"});
     wrong({"--plan-from", "cosine", "--distance", "pearson"}, {"--plan-from is 'cosine'", "that is computed"});
@@ -163,6 +170,29 @@ TEST_SUITE("tool") {
     refused(1, {"--attention", in.path("batch.lengths.npy")}, {"batch.lengths.npy"});
   }
 
+  TEST_CASE("padding of which nobody said so") {
+    inputs in;
+    const auto check = [&](hr::index_t first, std::initializer_list<std::string> fragments) {
+      hr::tensor<float, 5, hr::cpu> batch(in.be, {2, 2, 3, 5, 5});
+      std::copy_n(in.good().data(), 150, batch.data());
+      std::copy_n(in.good().data(), 150, batch.data() + 150);
+      for (hr::index_t i = 0; i < 6; ++i) std::fill_n(batch.data() + 150 + 25 * i + 5 * first, 25 - 5 * first, 0.f);
+      hr::save_npy(in.folder / "batch.npy", batch);
+      refused(1, {"--attention", in.path("batch.npy")}, fragments);
+    };
+    check(3, {"batch.npy: sentence 1: rows 3 to 4 are zero in every head: give the valid tokens in batch.lengths.npy"});
+    check(4, {"batch.npy: sentence 1: row 4 is zero in every head: give the valid tokens in batch.lengths.npy"});
+    check(0, {"batch.npy: sentence 1: rows 0 to 4 are zero in every head"});
+  }
+
+  TEST_CASE("an earlier result is no input") {
+    const inputs in;
+    fs::create_directories(in.folder / "result");
+    fs::copy(in.folder / "good.npy", in.folder / "result" / "redundancy_cosine.npy");
+    refused(1, {"--attention", in.path("result")},
+            {"result: the folder holds \"redundancy_cosine.npy\", so it is an earlier result"});
+  }
+
   TEST_CASE("malformed safetensors files") {
     inputs in;
     const auto bad = [&](const std::string& path, std::initializer_list<std::string> fragments) {
@@ -237,6 +267,11 @@ TEST_SUITE("tool") {
     refused(1, {"--attention", in.path("a.npy")}, {"a.npy: the array is stored as uint16", "--scale"});
     refused(1, {"--attention", in.path("a.safetensors")},
             {"a.safetensors: tensor \"maps\" is stored as uint16", "--scale"});
+    hr::save_safetensors(in.folder / "f.safetensors", {{"maps", in.good()}});
+    refused(1, {"--attention", in.path("good.npy"), "--scale", "1"},
+            {"good.npy: the array is float32, which needs no --scale"});
+    refused(1, {"--attention", in.path("f.safetensors"), "--scale", "0.5"},
+            {"f.safetensors: tensor \"maps\" is float32, which needs no --scale"});
     refused(1, {"--attention", in.path("a.npy"), "--scale", "1"}, {"a.npy: layer 0, head 0, row 0: ", "10000"});
     for (const std::string& scale :
          std::vector<std::string>{"", "x", "-1", "0", "nan", "1e999", "\n", std::string(1000, '1')}) {

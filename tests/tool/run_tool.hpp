@@ -178,6 +178,17 @@ inline result read_result(const fs::path& folder, const std::vector<std::string>
   CHECK(plan.layout().heads(hr::attention_kind::encoder_self).size() == r.heads);
   CHECK(r.files["report.html"].starts_with("<!doctype html>"));
   CHECK(r.files["report.html"].ends_with("</html>\n"));
+  // on the page every cluster is one run
+  std::smatch found_order;
+  REQUIRE(std::regex_search(r.files["report.html"], found_order, std::regex(R"re("order":(\[[0-9,]*\]))re")));
+  hr::index_t runs = 0;
+  json before;
+  for (const auto& head : json::parse(found_order[1].str())) {
+    const json& label = r.summary["labels"][head.get<std::size_t>()];
+    runs += label != before;
+    before = label;
+  }
+  CHECK(runs == r.summary["clusters_found"].get<hr::index_t>());
   return r;
 }
 

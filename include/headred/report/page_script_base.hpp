@@ -9,8 +9,7 @@ inline constexpr std::string_view page_script_base = R"js(
 const data = JSON.parse(document.getElementById('data').textContent);
 const heads = data.heads.flatMap((count, layer) => Array.from({length: count}, (_, head) => ({layer, head})));
 const N = heads.length;
-const pairName = (i) => `(${heads[i].layer},${heads[i].head})`;
-const dotName = (i) => `${heads[i].layer}.${heads[i].head}`;
+const headName = (i) => `${heads[i].layer}.${heads[i].head}`;
 const byId = (id) => document.getElementById(id);
 
 // Texts always enter as text nodes: no string of the report is ever read as markup.
@@ -36,6 +35,7 @@ const mean = (values) => {
 };
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+const sentence = (text) => text && text + (/[.!?]$/.test(text) ? '' : '.');
 
 // Round tick positions in [low, high], about `count` of them.
 const ticksOf = (low, high, count) => {
@@ -79,6 +79,8 @@ const rgb = (L, chroma, degrees) => {
 };
 // Dark violet to light yellow by way of blue-green: lightness rises evenly, so it also reads in grey.
 const ramp = Array.from({length: 256}, (_, i) => rgb(0.2 + 0.73 * i / 255, 0.15, 302 - 196 * i / 255));
+// Greys are no colour of the ramp: a head with itself, a pair without a value.
+const diagonalGrey = [128, 128, 128], missingGrey = [205, 205, 205];
 const css = (color) => `rgb(${color.join(',')})`;
 // Blue below zero, orange above, light in between.
 const diverging = (x) => rgb(0.96 - 0.36 * Math.abs(x), 0.15 * Math.abs(x), x < 0 ? 255 : 52);

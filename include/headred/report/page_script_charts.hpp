@@ -8,14 +8,15 @@ namespace headred::detail {
 inline constexpr std::string_view page_script_charts = R"js(
 // Axes of a chart: frame, ticks, titles, and the two maps from values to pixels.
 const chartFrame = (width, height, [x0, x1], [y0, y1], xTitle, yTitle, whole) => {
-  const box = {left: 50, right: width - 10, top: 10, bottom: height - 38};
+  const yTicks = ticksOf(y0, y1, height / 45), yTexts = yTicks.at.map((v) => fixed(v, yTicks.digits));
+  const widest = Math.max(...yTexts.map((text) => text.length));  // digits are at most 7.4 px wide
+  const box = {left: Math.max(50, 27 + 7.4 * widest), right: width - 10, top: 10, bottom: height - 38};
   const x = (v) => x1 > x0 ? box.left + (v - x0) / (x1 - x0) * (box.right - box.left) : (box.left + box.right) / 2;
   const y = (v) => y1 > y0 ? box.bottom - (v - y0) / (y1 - y0) * (box.bottom - box.top) : (box.top + box.bottom) / 2;
   const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`, role: 'img'});
-  const yTicks = ticksOf(y0, y1, height / 45);
-  for (const v of yTicks.at)
+  yTicks.at.forEach((v, i) =>
     picture.append(svg('line', {class: 'rule', x1: box.left, x2: box.right, y1: y(v), y2: y(v)}),
-        svg('text', {x: box.left - 6, y: y(v) + 4, 'text-anchor': 'end'}, fixed(v, yTicks.digits)));
+        svg('text', {x: box.left - 6, y: y(v) + 4, 'text-anchor': 'end'}, yTexts[i])));
   const xTicks = ticksOf(x0, x1, width / 60);
   for (const v of xTicks.at.filter((v) => !whole || Number.isInteger(Number(v.toFixed(6)))))
     picture.append(svg('line', {class: 'axis', x1: x(v), x2: x(v), y1: box.bottom, y2: box.bottom + 4}),
@@ -69,7 +70,8 @@ const drawCurve = () => {
   const chosen = data.curve.find(([k]) => k === data.k);
   byId('curve-caption')
       .append('Mean silhouette of all heads', ...(data.on ? [', on ', tag('bdi', {}, data.on)] : []),
-          '; higher means clearer clusters. ', tag('bdi', {}, data.by));
+          '; higher means clearer clusters. ', data.k ? `Chosen: k = ${data.k}. ` : '',
+          tag('bdi', {}, sentence(data.by && data.by[0].toUpperCase() + data.by.slice(1))));
   const host = byId('curve'), first = data.curve[0][0], last = data.curve.at(-1)[0];
   responsive(host, (width) => {
     const {picture, box, x, y} = chartFrame(width, 270, [first, last], rangeOf(data.curve.map(([, s]) => s)),

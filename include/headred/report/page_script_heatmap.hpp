@@ -10,7 +10,7 @@ const drawHeatmap = () => {
   if (!data.distances.length) return;
   const canvas = byId('map'), plot = byId('plot'), readout = byId('readout'), tip = tipFor(plot);
   const context = canvas.getContext('2d');
-  const margin = {left: 70, top: 8, right: 8, bottom: 70};
+  const margin = {left: 78, top: 8, right: 8, bottom: 78};
   const hasOrder = data.order.length === N, hasLabels = data.labels.length === N;
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const identity = heads.map((_, i) => i);
@@ -27,7 +27,6 @@ const drawHeatmap = () => {
     const [low, , high] = data.distances[matrix].spread;
     return fullScale || !isNumber(low) || !(high - low > 2 / missing) ? [0, 1] : [low, high];
   };
-  const absent = [150, 150, 150];
   const hint =
       'Point, tap or use the arrow keys for values; click, then wheel or pinch to zoom; drag to move; ' +
       'double click for the whole.';
@@ -40,12 +39,14 @@ const drawHeatmap = () => {
     const little = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
     const pack = ([r, g, b]) =>
         (little ? 0xff000000 | b << 16 | g << 8 | r : r << 24 | g << 16 | b << 8 | 0xff) >>> 0;
-    const packed = ramp.map(pack), gap = pack(absent);
+    const packed = ramp.map(pack), gap = pack(missingGrey), itself = pack(diagonalGrey);
     const factor = 255 / ((high - low) * (missing - 1)), offset = low * 255 / (high - low) - 0.5;
     for (let r = 0, k = 0; r < N; ++r) {
       for (let c = 0; c < N; ++c, ++k) {
         const code = codeAt(codes, at[r], at[c]);
-        pixels[k] = code === missing ? gap : packed[clamp(Math.floor(code * factor - offset), 0, 255)];
+        pixels[k] = r === c ? itself :
+            code === missing  ? gap :
+                                packed[clamp(Math.floor(code * factor - offset), 0, 255)];
       }
     }
     bitmap.getContext('2d').putImageData(image, 0, 0);
@@ -169,7 +170,7 @@ const drawHeatmap = () => {
       const v = at(p + 0.5), {layer, head} = heads[ids[p]], count = data.heads[layer];
       if (!inside(v)) continue;
       if (byCluster) {
-        if (p % step === 0) label(dotName(ids[p]), v, 5, bottom, 'right');
+        if (p % step === 0) label(headName(ids[p]), v, 5, bottom, 'right');
       } else if (head % step === 0 && step < Math.max(2, count) && (count - head) * cell >= 11) {
         label(String(head), v, bottom ? 11 : 5, false, bottom ? 'center' : 'right');
       }
@@ -177,6 +178,7 @@ const drawHeatmap = () => {
     context.font = '600 11.5px system-ui, "DejaVu Sans", sans-serif';
     context.fillStyle = ink;
     let free = -Infinity, ruled = -Infinity;
+    const named = [];
     for (const [a, b, group] of runs) {
       const low = clamp(at(a), start, start + s), high = clamp(at(b), start, start + s);
       if (a > 0 && at(a) - ruled >= 4 && inside(at(a))) {
@@ -186,20 +188,32 @@ const drawHeatmap = () => {
       }
       const need = bottom ? context.measureText(group).width + 3 : 12;
       const middle = (low + high) / 2;
-      // a narrow group is named where its neighbours leave room; a cluster narrower than that is not
-      if (high <= low || middle - need / 2 < free || (byCluster && high - low < Math.min(need, 10))) continue;
-      label(String(group), middle, byCluster ? 45 : 30, false);
-      free = middle + need / 2 + 2;
+      if (high <= low) continue;
+      if (byCluster) {
+        named.push({text: String(group), middle, need, size: b - a});
+      } else if (middle - need / 2 >= free) {  // a narrow layer is named where its neighbours leave room
+        label(String(group), middle, 30, false);
+        free = middle + need / 2 + 2;
+      }
     }
+    nameClusters(named, bottom, start, s, (name, v, turned) => {
+      label(name.text, v, 50, turned);
+      if (Math.abs(v - name.middle) < 2) return;
+      const [near, far] = [edge + away * 35, edge + away * 41];  // leads from a name to its cluster
+      context.beginPath();
+      context.moveTo(...(bottom ? [name.middle, near] : [near, name.middle]));
+      context.lineTo(...(bottom ? [v, far] : [far, v]));
+      context.stroke();
+    });
     context.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
     context.fillStyle = soft;
     const title = byCluster ? (hasLabels ? 'cluster (bold), layer.head' : 'layer.head') : 'layer (bold), head';
-    label(title, start + s / 2, byCluster ? 63 : 50, !bottom);
+    label(title, start + s / 2, byCluster ? 70 : 50, !bottom);
 
     if (!cursor) return;
     const position = bottom ? cursor.column : cursor.row, v = at(position + 0.5);
     if (!inside(v)) return;
-    const text = dotName(ids[position]);
+    const text = headName(ids[position]);
     context.font = '600 11px system-ui, "DejaVu Sans", sans-serif';
     const width = context.measureText(text).width + 8;
     const x = bottom ? clamp(v - width / 2, 0, size - width) : edge - width - 1, y = bottom ? edge + 1 : v - 8;
@@ -218,8 +232,8 @@ const drawHeatmap = () => {
       gradient.append(svg('stop', {offset: i / 32, 'stop-color': css(ramp[Math.round(i * 255 / 32)])}));
     const picture = svg('svg', {
       width,
-      height: 46,
-      viewBox: `0 0 ${width} 46`,
+      height: 66,
+      viewBox: `0 0 ${width} 66`,
       role: 'img',
       'aria-label': `colours from ${low.toFixed(digits)} to ${high.toFixed(digits)}`
     },
@@ -228,18 +242,31 @@ const drawHeatmap = () => {
     for (const value of ticks.at)
       picture.append(svg('line', {class: 'axis', x1: x(value), x2: x(value), y1: 13, y2: 17}),
           svg('text', {x: x(value), y: 28, 'text-anchor': 'middle'}, fixed(value, ticks.digits)));
-    const gaps = codesOf(matrix).includes(missing) ? '; grey: no value' : '';
     picture.append(svg('text', {class: 'title', x: pad + bar / 2, y: 43, 'text-anchor': 'middle'},
-        `distance: 0 = alike, 1 = unlike${gaps}`));
+        'distance: 0 = alike, 1 = unlike'));
+    const greys = [[diagonalGrey, 'diagonal: a head with itself']];
+    if (codesOf(matrix).includes(missing)) greys.push([missingGrey, 'no value']);
+    greys.forEach(([color, text], i) => picture.append(
+        svg('rect', {class: 'swatch', x: pad + 195 * i, y: 52, width: 11, height: 11, fill: css(color)}),
+        svg('text', {class: 'title', x: pad + 195 * i + 17, y: 62}, text)));
     byId('scale').replaceChildren(picture);
   };
 
+  const frames = () => {
+    if (!byCluster || !hasLabels) return '';
+    const parts = new Map();
+    for (const [, , label] of grouped()) parts.set(label, (parts.get(label) || 0) + 1);
+    const scattered = [...parts.values()].filter((count) => count > 1).length;
+    return scattered ? `White frames are neighbours of one cluster; this order scatters ${
+                           scattered} of ${plural(parts.size, 'cluster')}.` :
+                       'White frames are clusters.';
+  };
   const describe = () => {
     const {name, spread: [low, middle, high]} = data.distances[matrix];
     byId('heatmap-caption').textContent = N < 2 ?
         'One head: there is no pair.' :
         `Pairs of different heads: mean ${fixed(middle, 4)}, from ${fixed(low, 4)} to ${fixed(high, 4)}. ${
-            byCluster && hasLabels ? 'White frames are clusters.' : ''}`;
+            frames()}`;
     canvas.setAttribute(
         'aria-label', `Heatmap of ${name}, ${N} by ${N} heads, in ${byCluster ? 'cluster' : 'layer'} order`);
   };
@@ -251,14 +278,14 @@ const drawHeatmap = () => {
       return;
     }
     const i = order()[cursor.row], j = order()[cursor.column];
-    const text = `${pairName(i)} vs ${pairName(j)} = ${fixed(valueAt(codesOf(matrix), i, j), valueDigits)}`;
+    const text = `${headName(i)} vs ${headName(j)} = ${fixed(valueAt(codesOf(matrix), i, j), valueDigits)}`;
     const clusters = !hasLabels           ? '' :
         data.labels[i] === data.labels[j] ? `both in cluster ${data.labels[i]}` :
                                             `clusters ${data.labels[i]} and ${data.labels[j]}`;
     const cell = side() / view.span;
     tip.show(clusters ? `${text}\n${clusters}` : text, margin.left + (cursor.column + 0.5 - view.x) * cell,
         margin.top + (cursor.row + 0.5 - view.y) * cell);
-    readout.textContent = `(layer,head): ${text}${clusters ? `, ${clusters}` : ''}`;
+    readout.textContent = `layer.head: ${text}${clusters ? `, ${clusters}` : ''}`;
   };
 
   const refresh = () => {

@@ -1,4 +1,4 @@
-// The report's script, part 2: the matrices as the page carries them, and the hands on the heatmap.
+// The report's script, part 2: the matrices as the page carries them, names along an axis, the hands on the heatmap.
 #pragma once
 
 #include <string_view>
@@ -41,6 +41,45 @@ const runsOf = (heads, groupOf) => {
       runs.push([position, position + 1, group]);
   });
   return runs;
+};
+
+// Places at least `room` apart within [low, high], in order and as near as can be to those wanted, by least squares;
+// null where there is no room for all.
+const spreadOut = (wanted, room, low, high) => {
+  if (wanted.length * room > high - low) return null;
+  const blocks = [];
+  wanted.forEach((at, i) => {
+    let block = {sum: at - i * room, count: 1};
+    while (blocks.length && blocks.at(-1).sum / blocks.at(-1).count > block.sum / block.count) {
+      const before = blocks.pop();
+      block = {sum: before.sum + block.sum, count: before.count + block.count};
+    }
+    blocks.push(block);
+  });
+  const first = low + room / 2, last = high - room / 2 - (wanted.length - 1) * room;
+  return blocks.flatMap(({sum, count}) => Array(count).fill(clamp(sum / count, first, last)))
+      .map((at, i) => at + i * room);
+};
+
+// Names of clusters: upright beside their own where all fit so, else moved along the axis; turned along the bottom
+// axis where that saves room. Where there is no room for all, the larger clusters come first.
+const nameClusters = (named, bottom, start, length, put) => {
+  const fits = (name, i) => !i || name.middle - named[i - 1].middle >= (name.need + named[i - 1].need) / 2;
+  if (named.every(fits)) {
+    named.forEach((name) => put(name, name.middle, false));
+    return;
+  }
+  const room = 12, places = spreadOut(named.map(({middle}) => middle), room, start, start + length);
+  if (places) {
+    named.forEach((name, i) => put(name, places[i], bottom));
+    return;
+  }
+  const taken = [];
+  for (const name of [...named].sort((a, b) => b.size - a.size || a.middle - b.middle)) {
+    if (taken.some((v) => Math.abs(v - name.middle) < room)) continue;
+    taken.push(name.middle);
+    put(name, name.middle, bottom);
+  }
 };
 
 // Pointer, wheel and keys. The wheel zooms once the map has focus (or with Ctrl), so that it never catches a scroll.

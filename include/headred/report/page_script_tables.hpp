@@ -18,11 +18,14 @@ const clusters = (() => {
     byLabel.get(label).push(head);
   });
   return [...byLabel].sort(([a], [b]) => a - b).map(([id, members]) => {
-    const scored = hasSilhouettes ? members.filter((i) => isNumber(data.silhouettes[i])) : [];
+    const scored =
+        hasSilhouettes ? members.filter((i) => members.length === 1 || isNumber(data.silhouettes[i])) : [];
     const best = scored.length ? scored.reduce((a, b) => data.silhouettes[b] > data.silhouettes[a] ? b : a) : null;
-    return {id, members, best, silhouette: hasSilhouettes ? mean(members.map((i) => data.silhouettes[i])) : null};
+    return {id, members, best, silhouette: members.length > 1 ? mean(scored.map((i) => data.silhouettes[i])) : null};
   });
 })();
+const alone = new Set(clusters.filter(({members}) => members.length === 1).flatMap(({members}) => members));
+const silhouetteText = (i) => fixed(alone.has(i) ? null : data.silhouettes[i], 4);
 
 // Everything that will be filled gets its place before anything is drawn, so that widths are final.
 const layOut = () => {
@@ -139,9 +142,9 @@ const drawKept = () => {
       focus.setAttribute('x', left + head * cell - 0.5);
       focus.setAttribute('y', top + layer * cell - 0.5);
       focus.setAttribute('visibility', 'visible');
-      tip.show(`${pairName(i)} ${keptHeads.has(i) ? 'kept' : 'removed'}` +
+      tip.show(`${headName(i)} ${keptHeads.has(i) ? 'kept' : 'removed'}` +
               (data.labels.length ? `, cluster ${data.labels[i]}` : '') +
-              (hasSilhouettes ? `\nsilhouette ${fixed(data.silhouettes[i], 4)}` : ''),
+              (hasSilhouettes ? `\nsilhouette ${silhouetteText(i)}` : ''),
           left + (head + 0.5) * cell, top + layer * cell);
     });
     picture.addEventListener('pointerleave', leave);
@@ -151,18 +154,20 @@ const drawKept = () => {
 const drawClusters = () => {
   if (!clusters.length) return;
   byId('clusters-caption').textContent = 'Members as layer.head' + (keptHeads ? ', kept heads in bold. ' : '. ') +
-      (hasSilhouettes ? 'The representative is the member of highest silhouette.' : '') + ' Click a heading to sort.';
+      (hasSilhouettes ? 'The representative is the member of highest silhouette. ' : '') +
+      (hasSilhouettes && alone.size ? 'A head alone in its cluster has no silhouette (\u2013). ' : '') +
+      'Click a heading to sort.';
   const columns = [
     {name: 'cluster', right: true, key: (c) => c.id, cell: (c) => [c.id]},
     {name: 'heads', right: true, key: (c) => c.members.length, cell: (c) => [c.members.length]},
-    {name: 'representative', key: (c) => c.best, cell: (c) => [c.best === null ? '\u2013' : dotName(c.best)]},
+    {name: 'representative', key: (c) => c.best, cell: (c) => [c.best === null ? '\u2013' : headName(c.best)]},
     {name: 'mean silhouette', right: true, key: (c) => c.silhouette, cell: (c) => [fixed(c.silhouette, 4)]},
     {
       name: 'members',
       wide: true,
       key: (c) => c.members[0],
       cell: (c) => c.members.flatMap(
-          (i, n) => [n ? ', ' : '', keptHeads && keptHeads.has(i) ? tag('b', {}, dotName(i)) : dotName(i)])
+          (i, n) => [n ? ', ' : '', keptHeads && keptHeads.has(i) ? tag('b', {}, headName(i)) : headName(i)])
     },
   ];
   let sorted = 0, descending = false;
@@ -241,7 +246,7 @@ const drawTables = () => {
   if (data.settings.length)
     byId('settings').append(...data.settings.map(([key,
       value]) => tag('tr', {}, tag('th', {scope: 'row'}, key), tag('td', {}, value))));
-  byId('footer').append(' Heads are written (layer,head), counted from 0.' +
+  byId('footer').append(' Heads are written layer.head, counted from 0.' +
       (data.distances.length ?
               ` Distances are stored with ${data.bits} bits: steps of ${(1 / (missing - 1)).toExponential(1)}.` :
               ''));

@@ -28,6 +28,7 @@ h1 { font-size: 26px; line-height: 1.25; margin: 0 0 4px; }
 h2 { font-size: 17px; margin: 0 0 2px; }
 h1, .subtitle, td, th, li, .user { overflow-wrap: anywhere; unicode-bidi: isolate; }
 bdi { display: inline-block; max-width: 100%; overflow-wrap: anywhere; }
+#curve-caption bdi { display: inline; }
 .subtitle { color: var(--soft); margin: 0; }
 .caption { color: var(--soft); font-size: 13px; margin: 0 0 10px; max-width: 100ch; }
 section { border-top: 1px solid var(--line); padding: 18px 0 22px; min-width: 0; }
@@ -68,11 +69,12 @@ select { font: inherit; color: inherit; background: var(--fill); border: 1px sol
   font-size: 13px; line-height: 1.35; padding: 4px 8px; border-radius: 4px; max-width: 260px; white-space: pre-line; }
 .tip[hidden] { display: none; }
 .readout { display: block; min-height: 3em; margin-top: 6px; font-size: 13px; color: var(--soft); }
-.scale { height: 46px; margin-top: 7px; } .curve { height: 270px; } .gap { height: 190px; }
+.scale { height: 66px; margin-top: 7px; } .curve { height: 270px; } .gap { height: 190px; }
 .hold { position: relative; }
 svg { display: block; overflow: visible; }
 svg text { fill: var(--soft); font-size: 11.5px; }
 svg .title { fill: var(--ink); } svg .strong { fill: var(--ink); font-weight: 600; }
+svg .swatch { stroke: var(--soft); stroke-width: .5; }
 svg .axis { stroke: var(--soft); fill: none; } svg .rule { stroke: var(--line); }
 svg .line { stroke: var(--accent); stroke-width: 1.8; fill: none; stroke-linejoin: round; }
 svg .dot { fill: var(--accent); } svg .band { fill: var(--accent); fill-opacity: .18; }

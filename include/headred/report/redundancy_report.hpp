@@ -55,7 +55,8 @@ struct redundancy_report {
   head_layout layout;
 
   std::vector<distance> distances;
-  std::vector<index_t> order;                ///< (N) heads in display order; empty: by cluster, then head
+  /// (N) heads in display order, see cluster_order; empty: by cluster, then head. The page frames the runs of one label.
+  std::vector<index_t> order;
   std::vector<index_t> labels;               ///< (N) cluster of each head, in [0,N)
   std::vector<double> silhouettes;           ///< (N) in [-1,1]
   std::optional<std::vector<index_t>> kept;  ///< heads of the plan, in any order; none: there is no plan

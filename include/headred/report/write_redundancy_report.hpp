@@ -8,6 +8,7 @@
 #include <headred/core/atomic_file.hpp>
 #include <headred/core/version.hpp>
 #include <headred/report/check_report.hpp>
+#include <headred/report/cluster_order.hpp>
 #include <headred/report/page_body.hpp>
 #include <headred/report/page_script_base.hpp>
 #include <headred/report/page_script_charts.hpp>
