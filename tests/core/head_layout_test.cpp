@@ -39,12 +39,12 @@ TEST_SUITE("core") {
     CHECK_THROWS_AS(layout.id(-1), hr::argument_error);
     CHECK_THROWS_WITH_AS(layout.heads(2), "layer 2 is not in a layout of 2 layers", hr::argument_error);
     CHECK_THROWS_AS(layout.heads(-1), hr::argument_error);
-    CHECK_THROWS_WITH_AS(hr::head_layout(-1, 3), "layers is -1, expected at least 0", hr::argument_error);
+    CHECK_THROWS_WITH_AS(hr::head_layout(-1, 3), "layers is -1, expected 0 to 2147483648", hr::argument_error);
     CHECK_THROWS_WITH_AS(hr::head_layout(std::vector<hr::index_t>{2, -3}),
-                         "heads of a layer is -3, expected at least 0", hr::argument_error);
+                         "heads of a layer is -3, expected 0 to 2147483648", hr::argument_error);
     constexpr auto huge = std::numeric_limits<hr::index_t>::max();
     CHECK_THROWS_WITH_AS(hr::head_layout(std::vector<hr::index_t>{huge, 1}),
-                         "head_layout: the number of heads overflows", hr::argument_error);
+                         "heads of a layer is 9223372036854775807, expected 0 to 2147483648", hr::argument_error);
   }
 
   TEST_CASE("names and order of heads, kinds and states") {

@@ -101,9 +101,9 @@ TEST_SUITE("distance") {
     red.add(flat.view());
     CHECK(red.underdetermined() == 1);
     CHECK_THROWS_WITH_AS(hr::pairwise(be, sample.view(), hr::canonical_correlation{.lambda = 0}),
-                         "canonical_correlation: lambda must be positive", hr::argument_error);
+                         "canonical_correlation: lambda is 0, expected 1e-12 to 1e6", hr::argument_error);
     CHECK_THROWS_WITH_AS(hr::pairwise(be, sample.view(), hr::canonical_correlation{.variance = 1.5}),
-                         "canonical_correlation: variance must be in (0,1]", hr::argument_error);
+                         "canonical_correlation: variance is 1.5, expected 0.001 to 1", hr::argument_error);
   }
 
   TEST_CASE("independent maps: the unbiased form says so, the biased one does not") {

@@ -7,13 +7,18 @@
 
 namespace headred::detail {
 
-/// op(a, b) = a b: Gram matrix of the columns.
-struct product_terms {
+/// A sum whose terms need no table. `chunk` keys are summed before a partial sum is added to the total; a register tile is
+/// `rows` by `packs`, which fits 32 or 16 vector registers.
+struct plain_terms {
   static constexpr bool tabulated = false;
   static constexpr index_t chunk = 64;
   static constexpr int packs = 3;
   template <int Bytes>
   static constexpr int rows = Bytes == 64 ? 8 : 4;
+};
+
+/// op(a, b) = a b: Gram matrix of the columns.
+struct product_terms : plain_terms {
   template <int Lanes, class T>
   static HEADRED_INLINE void add(pack<T, Lanes>& sum, const pack<T, Lanes>& a, const pack<T, Lanes>& b) {
     sum += a * b;
@@ -21,12 +26,7 @@ struct product_terms {
 };
 
 /// op(a, b) = (a - b)^2: squared distances of the columns.
-struct difference_terms {
-  static constexpr bool tabulated = false;
-  static constexpr index_t chunk = 64;
-  static constexpr int packs = 3;
-  template <int Bytes>
-  static constexpr int rows = Bytes == 64 ? 8 : 4;
+struct difference_terms : plain_terms {
   template <int Lanes, class T>
   static HEADRED_INLINE void add(pack<T, Lanes>& sum, const pack<T, Lanes>& a, const pack<T, Lanes>& b) {
     const pack<T, Lanes> d = a - b;
