@@ -58,6 +58,12 @@ class short_lived_threads {
     });
   }
 
+  template <class T>
+  void gemm(T alpha, headred::tensor_view<const T, 3> a, headred::tensor_view<const T, 3> b, T beta,
+            headred::tensor_view<T, 3> c) {
+    headred::gemm_by_rows(*this, alpha, a, b, beta, c);
+  }
+
   std::size_t allocated() const { return allocated_; }
 
  private:

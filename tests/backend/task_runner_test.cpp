@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <headred/backend/gemm_rows.hpp>
 #include <headred/backend/task_runner.hpp>
 
 #include "distance/every_distance.hpp"
@@ -19,6 +20,11 @@ struct minimal_backend {
   void upload(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void synchronize() {}
+  template <class T, class Space>
+  void gemm(T alpha, headred::tensor_view<const T, 3, Space> a, headred::tensor_view<const T, 3, Space> b, T beta,
+            headred::tensor_view<T, 3, Space> c) {
+    headred::gemm_by_rows(*this, alpha, a, b, beta, c);
+  }
   template <class F>
   void for_each(hr::index_t n, const F& f) {
     for (hr::index_t i = n; i-- > 0;) f(i);

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include <headred/backend/gemm_rows.hpp>
 #include <headred/backend/cpu.hpp>
 #include <headred/backend/tensor.hpp>
 
@@ -32,6 +33,11 @@ struct counting_backend {
   void upload(void*, const void*, std::size_t) {}
   void download(void*, const void*, std::size_t) {}
   void synchronize() {}
+  template <class T, class Space>
+  void gemm(T alpha, headred::tensor_view<const T, 3, Space> a, headred::tensor_view<const T, 3, Space> b, T beta,
+            headred::tensor_view<T, 3, Space> c) {
+    headred::gemm_by_rows(*this, alpha, a, b, beta, c);
+  }
   template <class F>
   void for_each(hr::index_t n, const F& f) {
     for (hr::index_t i = 0; i < n; ++i) f(i);

@@ -96,6 +96,11 @@ struct counting_backend {
   void upload(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void synchronize() {}
+  template <class T, class Space>
+  void gemm(T alpha, headred::tensor_view<const T, 3, Space> a, headred::tensor_view<const T, 3, Space> b, T beta,
+            headred::tensor_view<T, 3, Space> c) {
+    headred::gemm_by_rows(*this, alpha, a, b, beta, c);
+  }
   template <class F>
   void for_each(headred::index_t n, const F& f) {
     for (headred::index_t i = 0; i < n; ++i) f(i);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <headred/backend/concept.hpp>
+#include <headred/backend/gemm_rows.hpp>
 #include <headred/backend/thread_pool.hpp>
 #include <headred/core/error.hpp>
 
@@ -59,6 +60,13 @@ class cpu {
       for (index_t c = 0; c < cols; ++c) sum = combine(sum, term(r, c));
       sink(r, sum);
     });
+  }
+
+  /// c = alpha a b + beta c for each of N matrices: a (N,M,K), b (N,K,P), c (N,M,P), any strides.
+  template <class T, class Space>
+  void gemm(T alpha, tensor_view<const T, 3, Space> a, tensor_view<const T, 3, Space> b, T beta,
+            tensor_view<T, 3, Space> c) {
+    gemm_by_rows(*this, alpha, a, b, beta, c);
   }
 
  private:

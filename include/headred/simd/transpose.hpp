@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred::detail {
 

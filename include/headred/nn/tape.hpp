@@ -1,0 +1,156 @@
+// tape: what a forward pass did, so that it can be walked backwards.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <headred/nn/arena.hpp>
+
+namespace headred {
+
+enum class tape_mode {
+  inference,  ///< nothing is recorded; memory can be rewound
+  recording,  ///< every op is recorded, every activation kept
+};
+
+/// Number of an activation on a tape.
+struct slot {
+  index_t number = -1;
+  friend bool operator==(slot, slot) = default;
+};
+
+/// The activations of one forward pass and the ops that made them. An activation is a matrix (rows, cols), addressed by
+/// its slot. `backward` walks the ops from last to first; each adds to the gradients of its inputs and parameters.
+/// A node (what `record` takes) is a small trivially copyable struct with a member `gradient(tape&) const`.
+/// All memory is kept by `clear`: the same pass again allocates nothing. The backend must outlive the tape.
+template <class T, backend Backend>
+class tape {
+ public:
+  using value_type = T;
+  using space = typename Backend::space;
+  using view_type = tensor_view<T, 2, space>;
+  using const_view_type = tensor_view<const T, 2, space>;
+
+  explicit tape(Backend& be, tape_mode mode = tape_mode::recording) : backend_(&be), memory_(be), mode_(mode) {}
+  tape(tape&&) noexcept = default;
+  tape& operator=(tape&&) noexcept = default;
+
+  Backend& backend() const noexcept { return *backend_; }
+  bool recording() const noexcept { return mode_ == tape_mode::recording; }
+
+  /// Forgets everything but the memory.
+  void clear(tape_mode mode) {
+    activations_.clear();
+    nodes_.clear();
+    memory_.clear();
+    mode_ = mode;
+  }
+  void clear() { clear(mode_); }
+
+  /// A new activation (rows, cols), uninitialised.
+  slot add(index_t rows, index_t cols) {
+    if (rows < 0 || cols < 0 || (cols > 0 && rows > limit / cols))
+      throw shape_error("tape: an activation of shape " + shape_text(shape_t<2>{rows, cols}));
+    activations_.push_back({rows, cols, memory_.template take<T>(rows * cols), nullptr});
+    return {static_cast<index_t>(activations_.size()) - 1};
+  }
+
+  view_type value(slot s) { return {at(s).value, {at(s).rows, at(s).cols}}; }
+  const_view_type input(slot s) const { return {at(s).value, {at(s).rows, at(s).cols}}; }
+  index_t rows(slot s) const { return at(s).rows; }
+  index_t cols(slot s) const { return at(s).cols; }
+
+  /// dLoss/dvalue of an activation, zero when first asked for.
+  view_type gradient(slot s) {
+    activation& a = at(s);
+    if (a.gradient == nullptr && a.rows * a.cols > 0) {
+      a.gradient = memory_.template take<T>(a.rows * a.cols);
+      zero(a.gradient, a.rows * a.cols);
+    }
+    return {a.gradient, {a.rows, a.cols}};
+  }
+  /// Whether any gradient has reached this activation; a node whose output has none has nothing to pass on.
+  bool has_gradient(slot s) const { return at(s).gradient != nullptr; }
+
+  /// Memory that lives as long as the recording: what an op keeps for its way back.
+  template <class U = T>
+  U* keep(index_t n) {
+    return memory_.template take<U>(n);
+  }
+
+  /// Adds an op, if the tape records.
+  template <class Node>
+  void record(const Node& node) {
+    static_assert(std::is_trivially_copyable_v<Node> && sizeof(Node) <= sizeof(record_type::state));
+    if (!recording()) return;
+    record_type& r = nodes_.emplace_back();
+    ::new (static_cast<void*>(r.state)) Node(node);
+    r.gradient = [](tape& t, const void* state) { static_cast<const Node*>(state)->gradient(t); };
+  }
+  index_t recorded() const noexcept { return static_cast<index_t>(nodes_.size()); }
+
+  /// Every recorded op's gradient, last to first. Seed the gradients of the outputs before. The recording stays: hooks
+  /// can read activations and gradients afterwards. Throws argument_error on a tape that did not record.
+  void backward() {
+    if (!recording()) throw argument_error("tape: backward on a tape in inference mode, expected tape_mode::recording");
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) node->gradient(*this, node->state);
+  }
+
+  /// Where the memory stands; `rewind` forgets the activations made since. For passes that record nothing.
+  struct mark {
+    typename arena<Backend>::mark memory;
+    std::size_t activations = 0;
+  };
+  mark here() const { return {memory_.here(), activations_.size()}; }
+  void rewind(const mark& to) {
+    if (recording()) throw argument_error("tape: rewind of a recording");
+    activations_.resize(to.activations);
+    memory_.rewind(to.memory);
+  }
+
+  /// Bytes held from the backend.
+  std::size_t bytes() const noexcept { return memory_.bytes(); }
+
+ private:
+  static constexpr index_t limit = index_t{1} << 46;
+
+  struct activation {
+    index_t rows, cols;
+    T* value;
+    T* gradient;
+  };
+  struct record_type {
+    alignas(std::max_align_t) std::byte state[640];
+    void (*gradient)(tape&, const void*);
+  };
+
+  const activation& at(slot s) const {
+    if (s.number < 0 || s.number >= static_cast<index_t>(activations_.size()))
+      throw argument_error("tape: there is no activation " + std::to_string(s.number));
+    return activations_[static_cast<std::size_t>(s.number)];
+  }
+  activation& at(slot s) { return const_cast<activation&>(static_cast<const tape*>(this)->at(s)); }
+
+  struct zero_body {
+    T* p;
+    HEADRED_FUNCTION void operator()(index_t i) const { p[i] = T(0); }
+  };
+  void zero(T* p, index_t n) {
+    if constexpr (host_backend<Backend>)
+      std::memset(static_cast<void*>(p), 0, static_cast<std::size_t>(n) * sizeof(T));
+    else
+      backend_->for_each(n, zero_body{p});
+  }
+
+  Backend* backend_;
+  arena<Backend> memory_;
+  tape_mode mode_;
+  std::vector<activation> activations_;
+  std::vector<record_type> nodes_;
+};
+
+}  // namespace headred
