@@ -42,22 +42,21 @@ struct probe_task {
 ///                                           `gemm_by_rows` serves a backend that has no better way
 /// Work is issued in order; results never depend on how many threads carry it out.
 template <class B>
-concept backend = requires(B& be, void* p, const void* q, std::size_t bytes, index_t n,
-                           tensor_view<const float, 3, typename B::space> a,
-                           tensor_view<float, 3, typename B::space> c,
-                           tensor_view<const double, 3, typename B::space> x,
-                           tensor_view<double, 3, typename B::space> z) {
-  typename B::space;
-  { be.allocate(bytes) } -> std::same_as<void*>;
-  be.deallocate(p, bytes);
-  be.upload(p, q, bytes);
-  be.download(p, q, bytes);
-  be.synchronize();
-  be.for_each(n, detail::probe_body{});
-  be.reduce(n, n, 0.0, detail::probe_term{}, detail::probe_combine{}, detail::probe_sink{});
-  be.gemm(1.f, a, a, 0.f, c);
-  be.gemm(1., x, x, 0., z);
-};
+concept backend =
+    requires(B& be, void* p, const void* q, std::size_t bytes, index_t n,
+             tensor_view<const float, 3, typename B::space> a, tensor_view<float, 3, typename B::space> c,
+             tensor_view<const double, 3, typename B::space> x, tensor_view<double, 3, typename B::space> z) {
+      typename B::space;
+      { be.allocate(bytes) } -> std::same_as<void*>;
+      be.deallocate(p, bytes);
+      be.upload(p, q, bytes);
+      be.download(p, q, bytes);
+      be.synchronize();
+      be.for_each(n, detail::probe_body{});
+      be.reduce(n, n, 0.0, detail::probe_term{}, detail::probe_combine{}, detail::probe_sink{});
+      be.gemm(1.f, a, a, 0.f, c);
+      be.gemm(1., x, x, 0., z);
+    };
 
 /// A backend whose memory is the host's.
 template <class B>

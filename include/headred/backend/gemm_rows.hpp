@@ -21,6 +21,25 @@ void require_gemm(const tensor_view<const T, 3, Space>& a, const tensor_view<con
                       shape_text(c.shape()) + ", expected (N,M,K), (N,K,P), (N,M,P)");
 }
 
+// A row of c = alpha a b + beta c + row, for strides that nothing faster serves.
+template <class T>
+struct strided_row_product {
+  T alpha;
+  tensor_view<const T, 2> a, b;
+  T beta;
+  const T* row;
+  tensor_view<T, 2> c;
+  void operator()(index_t m) const {
+    for (index_t p = 0; p < c.extent(1); ++p) {
+      T sum = T(0);
+      for (index_t k = 0; k < a.extent(1); ++k) sum += a(m, k) * b(k, p);
+      sum *= alpha;
+      if (row != nullptr) sum += row[p];
+      c(m, p) = beta == T(0) ? sum : sum + beta * c(m, p);
+    }
+  }
+};
+
 }  // namespace detail
 
 /// Body for `for_each` over the N M rows of c: c = alpha a b + beta c, beta = 0 not reading c.

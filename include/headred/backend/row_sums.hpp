@@ -59,8 +59,7 @@ void gemm_plus_row(Backend& be, std::type_identity_t<tensor_view<const T, 2, Spa
 
 /// to += the sum of the rows of `from`, in order. from : (R,C), entries of a row side by side; to : (C).
 template <class T, backend Backend, class Space = typename Backend::space>
-void add_row_sums(Backend& be, std::type_identity_t<tensor_view<const T, 2, Space>> from,
-                  tensor_view<T, 1, Space> to) {
+void add_row_sums(Backend& be, std::type_identity_t<tensor_view<const T, 2, Space>> from, tensor_view<T, 1, Space> to) {
   using body = detail::column_strip_sums<T, Space>;
   be.for_each((to.extent(0) + body::width - 1) / body::width, body{from, to});
 }

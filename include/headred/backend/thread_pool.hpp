@@ -1,4 +1,4 @@
-// The cpu backend's threads: they sleep between calls, and the caller's thread works too.
+// The cpu backend's threads: they sleep when no call follows soon, and the caller's thread works too.
 #pragma once
 
 #include <atomic>
@@ -34,6 +34,9 @@ class thread_pool {
 
   int workers() const noexcept { return workers_; }
 
+  /// The number under which the calling thread works on a task of this pool, -1 outside of its tasks.
+  int current_worker() const noexcept { return current().pool == this ? current().worker : -1; }
+
   template <class F>
   void run(index_t n, const F& f) {
     if (n <= 0) return;
@@ -51,20 +54,22 @@ class thread_pool {
     }
     failed_task_ = n;
     failure_ = nullptr;
+    body_ = [](const void* function, index_t task, int worker) { (*static_cast<const F*>(function))(task, worker); };
+    function_ = &f;
+    count_ = n;
+    next_.store(0, std::memory_order_relaxed);
+    busy_.store(workers_ - 1, std::memory_order_relaxed);
+    bool sleepers;
     {
       const std::lock_guard lock(mutex_);
-      body_ = [](const void* function, index_t task, int worker) { (*static_cast<const F*>(function))(task, worker); };
-      function_ = &f;
-      count_ = n;
-      next_.store(0, std::memory_order_relaxed);
-      busy_ = workers_ - 1;
-      ++round_;
+      round_.fetch_add(1, std::memory_order_release);
+      sleepers = sleepers_ > 0;
     }
-    start_.notify_all();
+    if (sleepers) start_.notify_all();
     work(0);
-    {
+    if (!soon([this] { return busy_.load(std::memory_order_acquire) == 0; })) {
       std::unique_lock lock(mutex_);
-      done_.wait(lock, [this] { return busy_ == 0; });
+      done_.wait(lock, [this] { return busy_.load(std::memory_order_acquire) == 0; });
     }
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -103,25 +108,45 @@ class thread_pool {
     }
   }
 
+  // Waits some ten microseconds for what mostly comes at once: waking a sleeping thread costs more than many a call.
+  template <class Condition>
+  static bool soon(const Condition& holds) {
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < 32; ++j)
+        if (holds()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
   void serve(int worker) {
     std::uint64_t seen = 0;
+    const auto called = [&] {
+      return stopping_.load(std::memory_order_acquire) || round_.load(std::memory_order_acquire) != seen;
+    };
     for (;;) {
-      {
+      if (!soon(called)) {
         std::unique_lock lock(mutex_);
-        start_.wait(lock, [&] { return stopping_ || round_ != seen; });
-        if (stopping_) return;
-        seen = round_;
+        ++sleepers_;
+        start_.wait(lock, called);
+        --sleepers_;
       }
+      if (stopping_.load(std::memory_order_acquire)) return;
+      seen = round_.load(std::memory_order_acquire);
       work(worker);
-      const std::lock_guard lock(mutex_);
-      if (--busy_ == 0) done_.notify_one();
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        {
+          const std::lock_guard lock(mutex_);
+        }  // the caller either sees 0 or is already waiting
+        done_.notify_one();
+      }
     }
   }
 
   void stop() noexcept {
     {
       const std::lock_guard lock(mutex_);
-      stopping_ = true;
+      stopping_.store(true, std::memory_order_release);
     }
     start_.notify_all();
     for (auto& t : threads_) t.join();
@@ -136,9 +161,10 @@ class thread_pool {
   void (*body_)(const void*, index_t, int) = nullptr;
   const void* function_ = nullptr;
   index_t count_ = 0;
-  int busy_ = 0;
-  std::uint64_t round_ = 0;
-  bool stopping_ = false;
+  std::atomic<int> busy_{0};
+  std::atomic<std::uint64_t> round_{0};
+  std::atomic<bool> stopping_{false};
+  int sleepers_ = 0;
   index_t failed_task_ = 0;
   std::exception_ptr failure_;
 };

@@ -47,8 +47,7 @@ void block_product_column(index_t rows, index_t depth, T alpha, strided_matrix<T
     block_product_tile<Vec, tile, Packs>(alpha, at(i), b, b_row, beta, c + i * c_row, c_row, depth);
   for (; i + 4 <= rows; i += 4)
     block_product_tile<Vec, 4, Packs>(alpha, at(i), b, b_row, beta, c + i * c_row, c_row, depth);
-  for (; i < rows; ++i)
-    block_product_tile<Vec, 1, Packs>(alpha, at(i), b, b_row, beta, c + i * c_row, c_row, depth);
+  for (; i < rows; ++i) block_product_tile<Vec, 1, Packs>(alpha, at(i), b, b_row, beta, c + i * c_row, c_row, depth);
 }
 
 /// C = alpha A B + beta C. A (rows, depth) of any strides, B (depth, cols) and C (rows, cols) with entries of a row side
@@ -68,8 +67,7 @@ void block_product(index_t rows, index_t cols, index_t depth, T alpha, strided_m
   if constexpr (lanes > 4)
     for (; j + 4 <= cols; j += 4)
       block_product_column<pack<T, 4>, 1>(rows, depth, alpha, a, b + j, b_row, beta, c + j, c_row);
-  for (; j < cols; ++j)
-    block_product_column<pack<T, 1>, 1>(rows, depth, alpha, a, b + j, b_row, beta, c + j, c_row);
+  for (; j < cols; ++j) block_product_column<pack<T, 1>, 1>(rows, depth, alpha, a, b + j, b_row, beta, c + j, c_row);
 }
 
 }  // namespace headred::detail

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <headred/simd/pack.hpp>
+#include <headred/simd/partial_pack.hpp>
 
 namespace headred::detail {
 
@@ -23,14 +24,13 @@ HEADRED_INLINE Pack interleave(const Pack& a, const Pack& b, std::index_sequence
 }
 #endif
 
-/// to[c * to_stride + r] = from[r * from_stride + c] for r, c in [0, Lanes).
+/// v[c][r] becomes v[r][c].
 template <class T, int Lanes>
-HEADRED_INLINE void transpose_block(const T* from, index_t from_stride, T* to, index_t to_stride) {
-#if defined(HEADRED_SHUFFLE)
+HEADRED_INLINE void transpose_packs(pack<T, Lanes> (&v)[Lanes]) {
   using vec = pack<T, Lanes>;
+  vec w[Lanes];
+#if defined(HEADRED_SHUFFLE)
   using lanes = std::make_index_sequence<static_cast<std::size_t>(Lanes)>;
-  vec v[Lanes], w[Lanes];
-  for (int r = 0; r < Lanes; ++r) v[r] = load<vec>(from + r * from_stride);
   // log2(Lanes) perfect shuffles of the rows with those half a block away
   for (int step = 1; step < Lanes; step *= 2) {
     for (int r = 0; r < Lanes / 2; ++r) {
@@ -39,11 +39,21 @@ HEADRED_INLINE void transpose_block(const T* from, index_t from_stride, T* to, i
     }
     for (int r = 0; r < Lanes; ++r) v[r] = w[r];
   }
-  for (int c = 0; c < Lanes; ++c) store(to + c * to_stride, v[c]);
 #else
+  for (int r = 0; r < Lanes; ++r) w[r] = v[r];
   for (int r = 0; r < Lanes; ++r)
-    for (int c = 0; c < Lanes; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+    for (int c = 0; c < Lanes; ++c) v[c][r] = w[r][c];
 #endif
+}
+
+/// to[c * to_stride + r] = from[r * from_stride + c] for r, c in [0, Lanes).
+template <class T, int Lanes>
+HEADRED_INLINE void transpose_block(const T* from, index_t from_stride, T* to, index_t to_stride) {
+  using vec = pack<T, Lanes>;
+  vec v[Lanes];
+  for (int r = 0; r < Lanes; ++r) v[r] = load<vec>(from + r * from_stride);
+  transpose_packs<T, Lanes>(v);
+  for (int c = 0; c < Lanes; ++c) store(to + c * to_stride, v[c]);
 }
 
 #undef HEADRED_SHUFFLE
@@ -64,6 +74,29 @@ void transpose(const T* from, index_t from_stride, index_t rows, index_t cols, T
       for (index_t i = used; i < end; ++i) to[c * to_stride + i] = 0;
     }
   }
+}
+
+/// sink(c, column c) for c in [0, count): the packs of entries c of Lanes rows; calls come block by block of Lanes columns,
+/// after each of which sink.flush() is called.
+template <class T, int Lanes, class Sink>
+HEADRED_INLINE void transpose_rows(const T* const* rows, index_t count, Sink& sink) {
+  using vec = pack<T, Lanes>;
+  vec v[Lanes];
+  index_t c = 0;
+  for (; c + Lanes <= count; c += Lanes) {
+    for (int r = 0; r < Lanes; ++r) v[r] = load<vec>(rows[r] + c);
+    transpose_packs<T, Lanes>(v);
+    for (int i = 0; i < Lanes; ++i) sink(c + i, v[i]);
+    sink.flush();
+  }
+  if (c == count) return;
+  // the rest: the last Lanes entries once more, or what there is
+  const index_t begin = count < Lanes ? 0 : count - Lanes;
+  for (int r = 0; r < Lanes; ++r)
+    v[r] = count < Lanes ? load_part<vec>(rows[r], count, T(0)) : load<vec>(rows[r] + begin);
+  transpose_packs<T, Lanes>(v);
+  for (int i = static_cast<int>(c - begin); i < Lanes && begin + i < count; ++i) sink(begin + i, v[i]);
+  sink.flush();
 }
 
 }  // namespace headred::detail

@@ -28,8 +28,8 @@ void require_vector(std::string_view op, std::string_view name, const tensor_vie
     throw shape_error(std::string(op) + ": " + std::string(name) + " is " + shape_text(v.shape()) + ", expected " +
                       shape_text(shape_t<1>{n}));
   if (n > 1 && v.stride(0) != 1)
-    throw shape_error(std::string(op) + ": the entries of " + std::string(name) + " are " + std::to_string(v.stride(0)) +
-                      " apart, expected 1");
+    throw shape_error(std::string(op) + ": the entries of " + std::string(name) + " are " +
+                      std::to_string(v.stride(0)) + " apart, expected 1");
 }
 
 }  // namespace headred::detail

@@ -58,4 +58,33 @@ void linear_gradient(Backend& be, std::type_identity_t<tensor_view<const T, 2, S
   }
 }
 
+namespace detail {
+
+template <class T, backend Backend>
+struct linear_node {
+  slot x, y;
+  parameter<T, 2, Backend>* weight;
+  parameter<T, 1, Backend>* bias;
+  void gradient(tape<T, Backend>& t) const {
+    if (!t.has_gradient(y)) return;
+    tensor_view<T, 1, typename Backend::space> dbias;
+    if (bias != nullptr) dbias = bias->gradient.view();
+    linear_gradient<T>(t.backend(), t.input(x), std::as_const(weight->value).view(), t.gradient(y), t.gradient(x),
+                       weight->gradient.view(), dbias);
+  }
+};
+
+}  // namespace detail
+
+/// x W^T + b of an activation; weight : (O,I) and bias : (O) or nullptr, which must outlive the recording.
+template <class T, backend Backend>
+slot linear(tape<T, Backend>& t, slot x, parameter<T, 2, Backend>& weight, parameter<T, 1, Backend>* bias) {
+  const slot y = t.add(t.rows(x), weight.value.extent(0));
+  tensor_view<const T, 1, typename Backend::space> b;
+  if (bias != nullptr) b = std::as_const(bias->value).view();
+  linear_forward<T>(t.backend(), t.input(x), std::as_const(weight.value).view(), b, t.value(y));
+  t.record(detail::linear_node<T, Backend>{x, y, &weight, bias});
+  return y;
+}
+
 }  // namespace headred
