@@ -32,31 +32,29 @@ enum class output_head {
 /// still speak of the same heads. A block may have lost all heads: its residual path and output bias remain.
 struct attention_config {
   index_t heads = 0;
-  index_t kv_heads = 0;   ///< each serves heads / kv_heads query heads
+  index_t kv_heads = 0;  ///< each serves heads / kv_heads query heads
   index_t head_size = 0;
   std::vector<index_t> original;  ///< (heads), ascending; empty means 0, 1, 2, ...
 
-  index_t original_of(index_t head) const {
-    return original.empty() ? head : original[static_cast<std::size_t>(head)];
-  }
+  index_t original_of(index_t head) const { return original.empty() ? head : original[static_cast<std::size_t>(head)]; }
   friend bool operator==(const attention_config&, const attention_config&) = default;
 };
 
 struct layer_config {
   attention_config self;
-  attention_config cross;      ///< used by the decoder of an encoder_decoder alone
-  index_t feed_forward = 0;    ///< neurons
+  attention_config cross;    ///< used by the decoder of an encoder_decoder alone
+  index_t feed_forward = 0;  ///< neurons
   friend bool operator==(const layer_config&, const layer_config&) = default;
 };
 
 struct embedding_config {
   index_t vocabulary = 0;
-  index_t width = 0;           ///< of the tables; another than the model's means a projection follows (ALBERT)
+  index_t width = 0;  ///< of the tables; another than the model's means a projection follows (ALBERT)
   headred::positions positions = headred::positions::learned;
-  index_t max_positions = 0;   ///< longest sequence
+  index_t max_positions = 0;  ///< longest sequence
   index_t token_types = 0;
-  double scale = 1;            ///< multiplies token embeddings
-  bool norm = false;           ///< a layer norm over the sum (BERT)
+  double scale = 1;   ///< multiplies token embeddings
+  bool norm = false;  ///< a layer norm over the sum (BERT)
   friend bool operator==(const embedding_config&, const embedding_config&) = default;
 };
 
@@ -65,9 +63,7 @@ struct stack_config {
   std::vector<layer_config> layers;
   std::vector<index_t> weights;  ///< empty means a set each
 
-  index_t weights_of(index_t layer) const {
-    return weights.empty() ? layer : weights[static_cast<std::size_t>(layer)];
-  }
+  index_t weights_of(index_t layer) const { return weights.empty() ? layer : weights[static_cast<std::size_t>(layer)]; }
   index_t weight_sets() const {
     if (weights.empty()) return static_cast<index_t>(layers.size());
     index_t n = 0;
@@ -83,18 +79,18 @@ struct transformer_config {
   architecture kind = architecture::encoder;
   index_t width = 0;
   headred::activation activation = headred::activation::gelu;
-  bool pre_norm = false;       ///< norms before each block (and, with final_norm, after the stack) instead of after it
+  bool pre_norm = false;  ///< norms before each block (and, with final_norm, after the stack) instead of after it
   bool final_norm = false;
   double norm_epsilon = 1e-5;
-  embedding_config source;     ///< of the encoder; of the decoder in a decoder-only model
-  embedding_config target;     ///< of the decoder of an encoder_decoder
+  embedding_config source;         ///< of the encoder; of the decoder in a decoder-only model
+  embedding_config target;         ///< of the decoder of an encoder_decoder
   bool shared_embeddings = false;  ///< target tables are the source's
   stack_config encoder, decoder;
   output_head output = output_head::none;
-  bool tied_output = true;     ///< the projection's matrix is the token table
+  bool tied_output = true;  ///< the projection's matrix is the token table
   bool output_bias = true;
-  bool pooler = false;         ///< tanh layer on the first token's hidden state (BERT)
-  double dropout = 0;          ///< on embeddings and on each block's output, while training
+  bool pooler = false;  ///< tanh layer on the first token's hidden state (BERT)
+  double dropout = 0;   ///< on embeddings and on each block's output, while training
   double attention_dropout = 0;
   std::int32_t pad_id = 0, begin_id = 1, end_id = 2;  ///< begin_id starts a decoder's target
   friend bool operator==(const transformer_config&, const transformer_config&) = default;

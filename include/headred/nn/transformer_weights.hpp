@@ -66,9 +66,9 @@ struct embedding_weights {
   linear_weights<T, Backend> projection;  // (D,E) of a factorised embedding
 
   embedding_weights() = default;
-  embedding_weights(Backend& be, index_t width, const embedding_config& c)
-      : tokens(be, {c.vocabulary, c.width}) {
-    if (c.positions == headred::positions::learned) positions = parameter<T, 2, Backend>(be, {c.max_positions, c.width});
+  embedding_weights(Backend& be, index_t width, const embedding_config& c) : tokens(be, {c.vocabulary, c.width}) {
+    if (c.positions == headred::positions::learned)
+      positions = parameter<T, 2, Backend>(be, {c.max_positions, c.width});
     if (c.token_types > 0) types = parameter<T, 2, Backend>(be, {c.token_types, c.width});
     if (c.norm) norm = norm_weights<T, Backend>(be, c.width);
     if (c.width != width) projection = linear_weights<T, Backend>(be, width, c.width);

@@ -23,9 +23,9 @@ inline void validate_attention_config(const attention_config& a, const std::stri
   const bool grouped = a.heads == 0 ? a.kv_heads == 0 : a.kv_heads >= 1 && a.heads % a.kv_heads == 0;
   require_config(grouped, where + " has " + std::to_string(a.kv_heads) + " key/value heads, expected a divisor of " +
                               std::to_string(a.heads));
-  require_config(a.original.empty() || static_cast<index_t>(a.original.size()) == a.heads,
-                 where + " names " + std::to_string(a.original.size()) + " original heads, expected " +
-                     std::to_string(a.heads));
+  require_config(
+      a.original.empty() || static_cast<index_t>(a.original.size()) == a.heads,
+      where + " names " + std::to_string(a.original.size()) + " original heads, expected " + std::to_string(a.heads));
   for (std::size_t i = 0; i < a.original.size(); ++i)
     require_config(a.original[i] >= 0 && (i == 0 || a.original[i - 1] < a.original[i]),
                    where + ": original head numbers must ascend from 0 or more");
@@ -44,9 +44,9 @@ inline void validate_stack_config(const stack_config& s, const std::string& name
     require_config(s.layers[l].feed_forward >= 0 && s.layers[l].feed_forward <= (1 << 24),
                    where + ": feed_forward is " + std::to_string(s.layers[l].feed_forward));
     const index_t w = s.weights_of(static_cast<index_t>(l));
-    require_config(w >= 0 && w < static_cast<index_t>(s.layers.size()),
-                   where + " uses weight set " + std::to_string(w) + ", expected [0," +
-                       std::to_string(s.layers.size()) + ")");
+    require_config(
+        w >= 0 && w < static_cast<index_t>(s.layers.size()),
+        where + " uses weight set " + std::to_string(w) + ", expected [0," + std::to_string(s.layers.size()) + ")");
     for (std::size_t m = 0; m < l; ++m)
       require_config(s.weights_of(static_cast<index_t>(m)) != w || s.layers[m] == s.layers[l],
                      where + " shares its weights with layer " + std::to_string(m) + " of another shape");
@@ -76,8 +76,7 @@ inline void validate_embedding_config(const embedding_config& e, const std::stri
 /// Throws argument_error, with the field's name and value, for a geometry that no model can have.
 inline void validate_config(const transformer_config& c) {
   using detail::require_config;
-  require_config(c.width >= 1 && c.width <= (1 << 20),
-                 "width is " + std::to_string(c.width) + ", expected 1 to 2^20");
+  require_config(c.width >= 1 && c.width <= (1 << 20), "width is " + std::to_string(c.width) + ", expected 1 to 2^20");
   require_config(std::isfinite(c.norm_epsilon) && c.norm_epsilon > 0, "norm_epsilon must be positive");
   for (const double p : {c.dropout, c.attention_dropout})
     require_config(p >= 0 && p < 1, "dropout is " + std::to_string(p) + ", expected [0,1)");

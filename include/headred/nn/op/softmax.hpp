@@ -1,0 +1,141 @@
+// softmax: each row becomes a distribution.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/row_loops.hpp>
+#include <headred/nn/tape.hpp>
+#include <headred/numeric/exponential.hpp>
+
+namespace headred {
+
+namespace detail {
+
+/// The greatest of x[0..n), -infinity for n = 0.
+template <class T>
+HEADRED_INLINE T greatest(const T* x, index_t n) {
+  constexpr int lanes = native_lanes<T>;
+  using vec = pack<T, lanes>;
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  vec most = broadcast<vec>(lowest);
+  index_t i = 0;
+  for (; i + lanes <= n; i += lanes) most = fold_greater{}(most, load<vec>(x + i));
+  if (i < n) most = fold_greater{}(most, load_part<vec>(x + i, n - i, lowest));
+  return greatest_lane<T, lanes>(most);
+}
+
+/// x *= factor.
+template <class T>
+HEADRED_INLINE void scale_row(T* x, index_t n, T factor) {
+  map_row(
+      n, x, [factor](const auto& p) { return p * factor; }, static_cast<const T*>(x));
+}
+
+/// to = e^(x - shift), which are also summed; `to` may be x. -infinity gives 0.
+template <class T>
+HEADRED_INLINE T exponentials(const T* x, T* to, index_t n, T shift) {
+  constexpr int lanes = native_lanes<T>;
+  using vec = pack<T, lanes>;
+  vec sum{};
+  index_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const vec e = exp_of<lanes>(load<vec>(x + i) - shift);
+    store(to + i, e);
+    sum += e;
+  }
+  if (i < n) {
+    const vec e = exp_of<lanes>(load_part<vec>(x + i, n - i, -std::numeric_limits<T>::infinity()) - shift);
+    store_part(to + i, e, n - i);
+    sum += e;
+  }
+  return sum_of_lanes<T, lanes>(sum);
+}
+
+/// y = softmax(x) on one contiguous row; y may be x. All entries -infinity give a row of zeros.
+template <class T>
+HEADRED_INLINE void softmax_row(const T* x, T* y, index_t n) {
+  const T most = greatest(x, n);
+  if (most == -std::numeric_limits<T>::infinity()) {
+    for (index_t i = 0; i < n; ++i) y[i] = T(0);
+    return;
+  }
+  scale_row(y, n, T(1) / exponentials(x, y, n, most));
+}
+
+/// dx = y (dy - sum(y dy)), or added to dx; dx may be dy when it is not added to.
+template <bool Add, class T>
+HEADRED_INLINE void softmax_gradient_row(const T* y, const T* dy, T* dx, index_t n) {
+  constexpr int lanes = native_lanes<T>;
+  using vec = pack<T, lanes>;
+  vec sum{};
+  index_t i = 0;
+  for (; i + lanes <= n; i += lanes) sum += load<vec>(y + i) * load<vec>(dy + i);
+  if (i < n) sum += load_part<vec>(y + i, n - i, T(0)) * load_part<vec>(dy + i, n - i, T(0));
+  const T dot = sum_of_lanes<T, lanes>(sum);
+  if constexpr (Add)
+    map_row(
+        n, dx, [dot](const auto& d, const auto& p, const auto& g) { return d + p * (g - dot); },
+        static_cast<const T*>(dx), y, dy);
+  else
+    map_row(
+        n, dx, [dot](const auto& p, const auto& g) { return p * (g - dot); }, y, dy);
+}
+
+}  // namespace detail
+
+/// y_rj = e^x_rj / sum_k e^x_rk, without overflow.
+/// x, y : (R,D), y may be x. A row of -infinity gives zeros; NaN or +infinity in a row give NaN there.
+/// Throws shape_error.
+template <class T, host_backend Backend>
+void softmax_forward(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x, tensor_view<T, 2> y) {
+  const index_t rows = x.extent(0), cols = x.extent(1);
+  detail::require_matrix("softmax_forward", "x", x, rows, cols);
+  detail::require_matrix("softmax_forward", "y", y, rows, cols);
+  detail::for_row_blocks(be, rows, cols, [&](index_t begin, index_t end) {
+    for (index_t r = begin; r < end; ++r)
+      detail::softmax_row(x.data() + r * x.stride(0), y.data() + r * y.stride(0), cols);
+  });
+}
+
+/// dx_rj += y_rj (dy_rj - sum_k y_rk dy_rk), y what softmax_forward gave; an empty dx is not wanted.
+/// Throws shape_error.
+template <class T, host_backend Backend>
+void softmax_gradient(Backend& be, std::type_identity_t<tensor_view<const T, 2>> y,
+                      std::type_identity_t<tensor_view<const T, 2>> dy, tensor_view<T, 2> dx) {
+  if (dx.data() == nullptr) return;
+  const index_t rows = y.extent(0), cols = y.extent(1);
+  detail::require_matrix("softmax_gradient", "y", y, rows, cols);
+  detail::require_matrix("softmax_gradient", "dy", dy, rows, cols);
+  detail::require_matrix("softmax_gradient", "dx", dx, rows, cols);
+  detail::for_row_blocks(be, rows, cols, [&](index_t begin, index_t end) {
+    for (index_t r = begin; r < end; ++r)
+      detail::softmax_gradient_row<true>(y.data() + r * y.stride(0), dy.data() + r * dy.stride(0),
+                                         dx.data() + r * dx.stride(0), cols);
+  });
+}
+
+namespace detail {
+
+template <class T, backend Backend>
+struct softmax_node {
+  slot x, y;
+  void gradient(tape<T, Backend>& t) const {
+    if (!t.has_gradient(y)) return;
+    softmax_gradient<T>(t.backend(), t.input(y), t.gradient(y), t.gradient(x));
+  }
+};
+
+}  // namespace detail
+
+/// softmax of every row of an activation.
+template <class T, host_backend Backend>
+slot softmax(tape<T, Backend>& t, slot x) {
+  const slot y = t.add(t.rows(x), t.cols(x));
+  softmax_forward<T>(t.backend(), t.input(x), t.value(y));
+  t.record(detail::softmax_node<T, Backend>{x, y});
+  return y;
+}
+
+}  // namespace headred
