@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -73,35 +74,26 @@ void pack_panel(const strided_matrix<T>& from, index_t count, index_t depth, ind
     for (index_t i = 0; i < depth * width; ++i) panel[i] *= scale;
 }
 
-/// The sums of one tile over a panel of A and one of B.
-template <class T>
-HEADRED_INLINE void gemm_sums(const T* a, const T* b, index_t depth,
-                              pack<T, gemm_tile<T>::lanes> (&sum)[gemm_tile<T>::rows][2]) {
+/// C tile (rows x cols of it used, rows <= Rows) = A panel times B panel + beta C + row.
+template <int Rows, class T>
+void gemm_tile_product(const T* a, const T* b, index_t depth, T beta, const T* row, T* c, index_t c_row, index_t rows,
+                       index_t cols) {
   using tile = gemm_tile<T>;
   using vec = pack<T, tile::lanes>;
+  vec sum[Rows][2] = {};
   for (index_t k = 0; k < depth; ++k) {
     const vec b0 = load<vec>(b + k * tile::cols), b1 = load<vec>(b + k * tile::cols + tile::lanes);
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 14
 #endif
-    for (int r = 0; r < tile::rows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
       const vec x = broadcast<vec>(a[k * tile::rows + r]);
       sum[r][0] += x * b0;
       sum[r][1] += x * b1;
     }
   }
-}
-
-/// C tile (rows x cols of it used) = sums + beta C + row.
-template <class T>
-void gemm_tile_product(const T* a, const T* b, index_t depth, T beta, const T* row, T* c, index_t c_row, index_t rows,
-                       index_t cols) {
-  using tile = gemm_tile<T>;
-  using vec = pack<T, tile::lanes>;
-  vec sum[tile::rows][2] = {};
-  gemm_sums<T>(a, b, depth, sum);
-  if (rows == tile::rows && cols == tile::cols) {
-    for (int r = 0; r < tile::rows; ++r)
+  if (rows == Rows && cols == tile::cols) {
+    for (int r = 0; r < Rows; ++r)
       for (int p = 0; p < 2; ++p) {
         T* const to = c + r * c_row + p * tile::lanes;
         vec v = sum[r][p];
@@ -111,8 +103,8 @@ void gemm_tile_product(const T* a, const T* b, index_t depth, T beta, const T* r
       }
     return;
   }
-  alignas(64) T edge[tile::rows * tile::cols];
-  for (int r = 0; r < tile::rows; ++r)
+  alignas(64) T edge[Rows * tile::cols];
+  for (int r = 0; r < Rows; ++r)
     for (int p = 0; p < 2; ++p) store(edge + r * tile::cols + p * tile::lanes, sum[r][p]);
   for (index_t r = 0; r < rows; ++r)
     for (index_t j = 0; j < cols; ++j) {
@@ -144,30 +136,44 @@ class packed_gemm {
     T* const b = scratch + a_panels * tile::rows * g.k;
     const index_t a_group = std::max<index_t>(1, pack_elements / (tile::rows * g.k)),
                   b_group = std::max<index_t>(1, pack_elements / (tile::cols * g.k));
-    const index_t a_tasks = blocks(a_panels, a_group), b_tasks = blocks(b_panels, b_group);
-    // balanced blocks of about 112 x 256 entries of C
-    const index_t m_blocks = blocks(a_panels, 8), n_blocks = blocks(b_panels, 8);
-    std::atomic<index_t> packed{0};
-    run(a_tasks + b_tasks + m_blocks * n_blocks, [&](index_t task, int) {
+    const index_t a_tasks = blocks(a_panels, a_group);
+    // B in chunks that are still in the second-level cache when they are multiplied
+    const index_t chunks = std::min({max_chunks, b_panels, blocks(b_panels * tile::cols * g.k, chunk_elements)});
+    const index_t chunk_panels = blocks(b_panels, chunks);
+    const index_t b_tasks = blocks(chunk_panels, b_group);
+    // blocks of about 112 x 256 entries of C
+    const index_t m_blocks = blocks(a_panels, 8), n_blocks = blocks(chunk_panels, 8);
+    const index_t chunk_tasks = b_tasks + m_blocks * n_blocks;
+    std::array<std::atomic<index_t>, max_chunks + 1> packed{};
+    const auto wait = [&packed](index_t which, index_t count) {
+      while (packed[static_cast<std::size_t>(which)].load(std::memory_order_acquire) < count) std::this_thread::yield();
+    };
+    run(a_tasks + chunks * chunk_tasks, [&](index_t task, int) {
       if (task < a_tasks) {
         pack_group(g.a, g.m, g.k, tile::rows, g.alpha, a, task * a_group, std::min(a_panels, (task + 1) * a_group));
-        packed.fetch_add(1, std::memory_order_release);
-      } else if (task < a_tasks + b_tasks) {
-        const index_t first = (task - a_tasks) * b_group;
-        pack_group({g.b.data, g.b.column, g.b.row}, g.n, g.k, tile::cols, T(1), b, first,
-                   std::min(b_panels, first + b_group));
-        packed.fetch_add(1, std::memory_order_release);
-      } else {
-        while (packed.load(std::memory_order_acquire) < a_tasks + b_tasks) std::this_thread::yield();
-        const index_t block = task - a_tasks - b_tasks, mb = block / n_blocks, nb = block % n_blocks;
-        multiply_block(g, a, b, {a_panels * mb / m_blocks, a_panels * (mb + 1) / m_blocks},
-                       {b_panels * nb / n_blocks, b_panels * (nb + 1) / n_blocks});
+        packed[max_chunks].fetch_add(1, std::memory_order_release);
+        return;
       }
+      const index_t chunk = (task - a_tasks) / chunk_tasks, step = (task - a_tasks) % chunk_tasks;
+      const range panels{std::min(b_panels, chunk * chunk_panels), std::min(b_panels, (chunk + 1) * chunk_panels)};
+      if (step < b_tasks) {
+        const index_t first = panels.begin + step * b_group;
+        pack_group({g.b.data, g.b.column, g.b.row}, g.n, g.k, tile::cols, T(1), b, first,
+                   std::min(panels.end, first + b_group));
+        packed[static_cast<std::size_t>(chunk)].fetch_add(1, std::memory_order_release);
+        return;
+      }
+      wait(max_chunks, a_tasks);
+      wait(chunk, b_tasks);
+      const index_t mb = (step - b_tasks) / n_blocks, nb = (step - b_tasks) % n_blocks;
+      const index_t count = panels.end - panels.begin;
+      multiply_block(g, a, b, {a_panels * mb / m_blocks, a_panels * (mb + 1) / m_blocks},
+                     {panels.begin + count * nb / n_blocks, panels.begin + count * (nb + 1) / n_blocks});
     });
   }
 
  private:
-  static constexpr index_t pack_elements = 1 << 15;
+  static constexpr index_t pack_elements = 1 << 15, chunk_elements = (1 << 20) / index_t{sizeof(T)}, max_chunks = 32;
   struct range {
     index_t begin, end;
   };
@@ -186,6 +192,18 @@ class packed_gemm {
     }
   }
 
+  // A panel with few rows left is not multiplied as a whole.
+  static void tile_product(const T* a, const T* b, index_t depth, T beta, const T* row, T* c, index_t c_row,
+                           index_t rows, index_t cols) {
+    constexpr int full = gemm_tile<T>::rows;
+    if (rows > full / 2)
+      gemm_tile_product<full>(a, b, depth, beta, row, c, c_row, rows, cols);
+    else if (rows > 2)
+      gemm_tile_product<full / 2>(a, b, depth, beta, row, c, c_row, rows, cols);
+    else
+      gemm_tile_product<2>(a, b, depth, beta, row, c, c_row, rows, cols);
+  }
+
   static void multiply_block(const gemm_operands<T>& g, const T* a, const T* b, range mp, range np) {
     using tile = gemm_tile<T>;
     const index_t a_panels = blocks(g.m, tile::rows), b_panels = blocks(g.n, tile::cols);
@@ -195,11 +213,11 @@ class packed_gemm {
       const T* const bk = b + b_panels * tile::cols * k;
       for (index_t i = mp.begin; i < mp.end; ++i)
         for (index_t j = np.begin; j < np.end; ++j)
-          gemm_tile_product<T>(ak + i * tile::rows * depth, bk + j * tile::cols * depth, depth, k == 0 ? g.beta : T(1),
-                               k == 0 && g.row != nullptr ? g.row + j * tile::cols : nullptr,
-                               g.c + i * tile::rows * g.c_row + j * tile::cols, g.c_row,
-                               std::min<index_t>(tile::rows, g.m - i * tile::rows),
-                               std::min<index_t>(tile::cols, g.n - j * tile::cols));
+          tile_product(ak + i * tile::rows * depth, bk + j * tile::cols * depth, depth, k == 0 ? g.beta : T(1),
+                       k == 0 && g.row != nullptr ? g.row + j * tile::cols : nullptr,
+                       g.c + i * tile::rows * g.c_row + j * tile::cols, g.c_row,
+                       std::min<index_t>(tile::rows, g.m - i * tile::rows),
+                       std::min<index_t>(tile::cols, g.n - j * tile::cols));
     }
   }
 };
