@@ -48,6 +48,9 @@ class random_stream {
     return x1 * n1 + (middle >> 32) + (((middle & 0xffffffffu) + x0 * n1) >> 32);
   }
 
+  HEADRED_FUNCTION constexpr std::uint64_t seed() const { return seed_; }
+  HEADRED_FUNCTION constexpr std::uint64_t stream() const { return stream_; }
+
  private:
   std::uint64_t seed_;
   std::uint64_t stream_;

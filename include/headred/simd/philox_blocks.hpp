@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include <headred/core/random.hpp>
@@ -58,7 +57,7 @@ HEADRED_INLINE std::array<pack<std::uint64_t, Lanes>, 2> philox_lanes(std::uint6
 
 /// Eight blocks of a stream, 8 chunk to 8 chunk + 7: words 0 and 1 of block after block, then words 2 and 3.
 HEADRED_INLINE void philox_chunk(const random_stream& random, std::uint64_t chunk, std::uint32_t* to) {
-  const auto [seed, stream] = std::bit_cast<std::array<std::uint64_t, 2>>(random);
+  const std::uint64_t seed = random.seed(), stream = random.stream();
 #if defined(__GNUC__) || defined(__clang__)
   constexpr int lanes = native_lanes<std::uint64_t>;
   for (int block = 0; block < 8; block += lanes) {

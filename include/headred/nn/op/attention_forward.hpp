@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include <headred/nn/op/attention_rows.hpp>
 #include <headred/nn/op/attention_workspace.hpp>
 #include <headred/nn/op/dropout.hpp>
 #include <headred/simd/block_product.hpp>
-#include <headred/simd/transpose.hpp>
 
 namespace headred::detail {
 
@@ -46,62 +46,95 @@ struct attention_forward_kernel {
 
   void operator()(const attention_task& task, index_t offset, T* scratch) const {
     const auto b = static_cast<std::size_t>(task.sentence);
-    const sequence queries = in.queries[b], keys = in.keys[b];
-    const index_t size = in.shape.head_size, group = in.shape.heads / in.shape.kv_heads;
-    const index_t end = task.row + task.rows, ld = padded<T, native_lanes<T>>(keys.length);
-    const index_t seen = visible_keys(in.options.causal, end - 1, queries.length, keys.length);
-    const bool few = queries.length < attention_few_queries;
-    T* const keys_across = scratch;
-    T* const scores = scratch + ld * size;
+    const sentence_place at{in.queries[b], in.keys[b], offset, padded<T, native_lanes<T>>(in.keys[b].length)};
+    if (at.queries.length < attention_few_queries)
+      few_queries(task, at, scratch);
+    else
+      many_queries(task, at, scratch);
+  }
+
+ private:
+  struct sentence_place {
+    sequence queries, keys;
+    index_t offset;  // of its probabilities
+    index_t ld;      // of its scores
+  };
+
+  const T* query(const sentence_place& at, index_t h, index_t i) const {
+    return in.q.data() + (at.queries.begin + i) * in.q.stride(0) + h * in.shape.head_size;
+  }
+  const T* key(const sentence_place& at, index_t group) const {
+    return in.k.data() + at.keys.begin * in.k.stride(0) + group * in.shape.head_size;
+  }
+  index_t visible(const sentence_place& at, index_t i) const {
+    return visible_keys(in.options.causal, i, at.queries.length, at.keys.length);
+  }
+
+  /// Scores by a product with the transposed keys of a group, block of queries after block.
+  void many_queries(const attention_task& task, const sentence_place& at, T* scratch) const {
+    constexpr int lanes = native_lanes<T>;
+    const index_t size = in.shape.head_size, group = in.shape.heads / in.shape.kv_heads, end = task.row + task.rows;
+    const index_t seen = visible(at, end - 1), seen_ld = padded<T, lanes>(seen);
+    T* const scores = scratch + at.ld * size;
     for (index_t g = task.group; g < task.group + task.groups; ++g) {
-      const T* const k = in.k.data() + keys.begin * in.k.stride(0) + g * size;
-      const T* const v = in.v.data() + keys.begin * in.v.stride(0) + g * size;
-      if (!few) transpose(k, in.k.stride(0), seen, size, keys_across, padded<T, native_lanes<T>>(seen));
+      transpose(key(at, g), in.k.stride(0), seen, size, scratch, seen_ld);
       for (index_t i = task.row; i < end; i += attention_rows_at_once) {
-        const index_t rows = std::min(attention_rows_at_once, end - i);
-        const index_t cols = visible_keys(in.options.causal, i + rows - 1, queries.length, keys.length);
+        const index_t rows = std::min(attention_rows_at_once, end - i), cols = visible(at, i + rows - 1);
         for (index_t h = g * group; h < (g + 1) * group; ++h) {
-          const T* const q = in.q.data() + (queries.begin + i) * in.q.stride(0) + h * size;
-          if (few) {
-            for (index_t r = 0; r < rows; ++r)
-              score_keys(q + r * in.q.stride(0), k, in.k.stride(0), cols, size, scale, scores + r * ld);
-          } else {
-            block_product(rows, padded<T, native_lanes<T>>(cols), size, scale, {q, in.q.stride(0), 1}, keys_across,
-                          padded<T, native_lanes<T>>(seen), T(0), scores, ld);
-          }
-          const index_t first = offset + (h * queries.length + i) * keys.length;
-          const strided_matrix<T> weights = weigh(scores, ld, h, i, rows, cols, queries.length, keys.length, first);
-          combine(weights, rows, cols, h, queries.begin + i, v);
+          block_product(rows, padded<T, lanes>(cols), size, scale, {query(at, h, i), in.q.stride(0), 1}, scratch,
+                        seen_ld, T(0), scores, at.ld);
+          combine(weigh(scores, at, h * at.queries.length + i, rows, cols), at, h, i, rows, cols);
         }
       }
     }
   }
 
- private:
-  /// From scores to the weights of the values; `first` is the place of the first probability in the storage.
-  strided_matrix<T> weigh(T* scores, index_t ld, index_t h, index_t i, index_t rows, index_t cols, index_t queries,
-                          index_t keys, index_t first) const {
-    // Dropout wants the rows as dense as in the storage, since it draws for many places at once.
-    T* const dropped = scores + attention_rows_at_once * ld;
-    T* const to = probabilities != nullptr ? probabilities + first : drops ? dropped : scores;
-    const index_t to_row = to == scores ? ld : keys, width = to == scores ? cols : keys;
-    for (index_t r = 0; r < rows; ++r) {
-      T* const s = scores + r * ld;
-      const index_t n = visible_keys(in.options.causal, i + r, queries, keys);
-      const index_t at = in.options.causal ? i + r + keys - queries : i + r;
-      if (n > 0 && (in.bias.data() != nullptr || in.mask.values.data() != nullptr))
-        mask_scores(s, n, position_row(in.bias, h, at), position_row(in.mask.values, h, at), in.options.mask_penalty);
-      softmax_scores(s, n, to + r * to_row);
-      std::fill(to + r * to_row + n, to + r * to_row + width, T(0));
+  /// Scores as inner products with the keys where they lie, for as many heads at once as make a block of rows.
+  void few_queries(const attention_task& task, const sentence_place& at, T* scores) const {
+    const index_t rows = at.queries.length, cols = visible(at, rows - 1), group = in.shape.heads / in.shape.kv_heads;
+    const index_t at_once = attention_rows_at_once / rows, end = (task.group + task.groups) * group;
+    for (index_t first = task.group * group; first < end; first += at_once) {
+      const index_t last = std::min(end, first + at_once);
+      for (index_t h = first; h < last; ++h)
+        for (index_t i = 0; i < rows; ++i)
+          score_keys(query(at, h, i), key(at, h / group), in.k.stride(0), cols, in.shape.head_size, scale,
+                     scores + ((h - first) * rows + i) * at.ld);
+      strided_matrix<T> weights = weigh(scores, at, first * rows, (last - first) * rows, cols);
+      for (index_t h = first; h < last; ++h, weights.data += rows * weights.row) combine(weights, at, h, 0, rows, cols);
     }
+  }
+
+  /// From scores to the weights of the values. Row r of the block is row first + r of the sentence's probabilities,
+  /// (heads T, S).
+  strided_matrix<T> weigh(T* scores, const sentence_place& at, index_t first, index_t rows, index_t cols) const {
+    // Dropout wants the rows as dense as in the storage, since it draws for many places at once.
+    const index_t keys = at.keys.length, queries = at.queries.length, place = at.offset + first * keys;
+    T* const dropped = scores + attention_rows_at_once * at.ld;
+    T* const to = probabilities != nullptr ? probabilities + place : drops ? dropped : scores;
+    const index_t to_row = to == scores ? at.ld : keys, width = to == scores ? cols : keys;
+    const bool masked = in.bias.data() != nullptr || in.mask.values.data() != nullptr;
+    score_row<T> row[attention_rows_at_once] = {};
+    for (index_t r = 0; r < rows; ++r) {
+      const index_t h = (first + r) / queries, i = (first + r) % queries, n = visible(at, i);
+      const index_t position = in.options.causal ? i + keys - queries : i;
+      row[r] = {scores + r * at.ld, to + r * to_row, n};
+      if (masked && n > 0)
+        mask_scores(row[r].scores, n, position_row(in.bias, h, position), position_row(in.mask.values, h, position),
+                    in.options.mask_penalty);
+    }
+    softmax_rows(row, rows);
+    for (index_t r = 0; r < rows; ++r) std::fill(row[r].to + row[r].n, row[r].to + width, T(0));
     if (!drops) return {to, to_row, 1};
-    dropout.apply(to, dropped, rows * keys, static_cast<std::uint64_t>(first));
+    dropout.apply(to, dropped, rows * keys, static_cast<std::uint64_t>(place));
     return {dropped, keys, 1};
   }
 
   /// context = weights v, out = gate context.
-  void combine(const strided_matrix<T>& weights, index_t rows, index_t cols, index_t h, index_t row, const T* v) const {
-    const index_t size = in.shape.head_size;
+  void combine(const strided_matrix<T>& weights, const sentence_place& at, index_t h, index_t i, index_t rows,
+               index_t cols) const {
+    const index_t size = in.shape.head_size, group = h / (in.shape.heads / in.shape.kv_heads);
+    const index_t row = at.queries.begin + i;
+    const T* const v = in.v.data() + at.keys.begin * in.v.stride(0) + group * size;
     const bool gated = in.gates.values.data() != nullptr;
     const T gate = gated ? in.gates.values(h) : T(1);
     T* const y = out.data() + row * out.stride(0) + h * size;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include <headred/core/number_text.hpp>
 #include <headred/core/random.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/sequence.hpp>
@@ -149,7 +150,7 @@ attention_extent require_attention(const std::string& op, const attention_inputs
   if (s.head_size < (none ? 0 : 1) || s.head_size > (index_t{1} << 24))
     throw argument_error(op + ": head_size is " + std::to_string(s.head_size) + ", expected [1,2^24]");
   if (!(in.options.dropout >= 0 && in.options.dropout < 1))
-    throw argument_error(op + ": dropout is " + std::to_string(in.options.dropout) + ", expected [0,1)");
+    throw argument_error(op + ": dropout is " + number_text(in.options.dropout) + ", expected [0,1)");
   if (!std::isfinite(in.options.scale) || !std::isfinite(in.options.mask_penalty))
     throw argument_error(op + ": scale and mask_penalty must be finite");
   if (in.queries.size() != in.keys.size())

@@ -27,8 +27,8 @@ struct attention_record {
   attention_kind kind = attention_kind::encoder_self;
   index_t layer = 0;
   attention_shape shape = {};
-  slot out;      ///< (Rq, heads head_size), the heads' outputs times the gates
-  slot context;  ///< before the gates; `out` itself where there are none or nothing is kept
+  slot out = {};      ///< (Rq, heads head_size), the heads' outputs times the gates
+  slot context = {};  ///< before the gates; `out` itself where there are none or nothing is kept
   kept_probabilities<T> kept = {};
 
   index_t sentences() const noexcept { return static_cast<index_t>(kept.queries.size()); }

@@ -3,8 +3,11 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
-#include <headred/nn/op/softmax.hpp>
+#include <headred/numeric/exponential.hpp>
+#include <headred/simd/partial_pack.hpp>
+#include <headred/simd/transpose.hpp>
 
 namespace headred::detail {
 
@@ -67,24 +70,88 @@ void mask_scores(T* s, index_t n, const T* bias, const T* mask, T penalty) {
   });
 }
 
-/// to = softmax of s over [0,n), 0 where all scores are -infinity. s has room for whole packs and is used up.
+/// y = x factor.
 template <class T>
-void softmax_scores(T* s, index_t n, T* to) {
+void scale_to(const T* x, index_t n, T factor, T* y) {
+  for_each_pack<T>(n, [=](index_t j, auto zero) { store(y + j, load<decltype(zero)>(x + j) * factor); });
+}
+
+/// A row of scores, with room for whole packs, and where its softmax goes.
+template <class T>
+struct score_row {
+  T* scores;
+  T* to;
+  index_t n;
+};
+
+/// Lane r of the result is pack r with its lanes folded in halves; the packs are used up.
+template <class T, int Lanes, class Fold>
+HEADRED_INLINE pack<T, Lanes> fold_each(pack<T, Lanes> (&packs)[Lanes], const Fold& fold) {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HEADRED_FOLD_BY_SHUFFLES 1
+#endif
+#endif
+#if defined(HEADRED_FOLD_BY_SHUFFLES)
+  // Perfect shuffles as in a transposition, but each step leaves half of the packs.
+  using vec = pack<T, Lanes>;
+  using lanes = std::make_index_sequence<static_cast<std::size_t>(Lanes)>;
+  for (int half = Lanes / 2; half > 0; half /= 2)
+    for (int r = 0; r < half; ++r)
+      packs[r] = fold(interleave<vec, 0>(packs[r], packs[r + half], lanes{}),
+                      interleave<vec, 1>(packs[r], packs[r + half], lanes{}));
+  return packs[0];
+#else
+  pack<T, Lanes> result{};
+  for (int r = 0; r < Lanes; ++r) result[r] = fold_lanes<T, Lanes>(packs[r], fold);
+  return result;
+#endif
+#undef HEADRED_FOLD_BY_SHUFFLES
+}
+
+/// The softmax of each row, 0 throughout where all scores are -infinity; the scores are used up. Rows go together, so
+/// that none waits for the maximum and the sum of another.
+template <class T>
+void softmax_rows(const score_row<T>* rows, index_t count) {
   constexpr int lanes = native_lanes<T>;
   using vec = pack<T, lanes>;
-  constexpr T lowest = -std::numeric_limits<T>::infinity();
-  const index_t end = padded<T, lanes>(n);
-  if (end > n) {
-    vec lane{};
-    for (int i = 0; i < lanes; ++i) lane[i] = T(i);
-    T* const last = s + end - lanes;
-    store(last, select_less(lane, broadcast<vec>(T(n - end + lanes)), load<vec>(last), broadcast<vec>(lowest)));
+  const vec lowest = broadcast<vec>(-std::numeric_limits<T>::infinity());
+  vec lane{};
+  for (int i = 0; i < lanes; ++i) lane[i] = T(i);
+  for (; count > 0; rows += lanes, count -= lanes) {
+    const index_t group = count < lanes ? count : lanes;
+    vec parts[lanes];
+    for (index_t r = group; r < lanes; ++r) parts[r] = vec{};
+    T shift[lanes], factor[lanes];
+    for (index_t r = 0; r < group; ++r) {
+      T* const s = rows[r].scores;
+      const index_t last = rows[r].n / lanes * lanes;
+      vec most = lowest;
+      for (index_t j = 0; j < last; j += lanes) most = fold_greater{}(most, load<vec>(s + j));
+      if (last < rows[r].n) {
+        const vec x = select_less(lane, broadcast<vec>(T(rows[r].n - last)), load<vec>(s + last), lowest);
+        store(s + last, x);
+        most = fold_greater{}(most, x);
+      }
+      parts[r] = most;
+    }
+    const vec most = fold_each<T, lanes>(parts, fold_greater{});
+    store(shift, select_less(lowest, most, most, vec{}));
+    for (index_t r = 0; r < group; ++r) {
+      T* const s = rows[r].scores;
+      vec sum{};
+      for (index_t j = 0; j < rows[r].n; j += lanes) {
+        const vec e = exp_of<lanes>(load<vec>(s + j) - shift[r]);
+        store(s + j, e);
+        sum += e;
+      }
+      parts[r] = sum;
+    }
+    // Where nothing is seen the sum is 0; a NaN stays one.
+    const vec sum = fold_each<T, lanes>(parts, fold_sum{});
+    store(factor, select_less(vec{}, sum, T(1) / sum, sum));
+    for (index_t r = 0; r < group; ++r) scale_to(rows[r].scores, rows[r].n, factor[r], rows[r].to);
   }
-  const T most = greatest(s, end);
-  // Where nothing is seen the sum is 0, unless a NaN is there, which must stay one.
-  const T sum = exponentials(s, s, end, most == lowest ? T(0) : most);
-  const T factor = sum == T(0) ? T(0) : T(1) / sum;
-  for_each_pack<T>(n, [=](index_t j, auto zero) { store(to + j, load<decltype(zero)>(s + j) * factor); });
 }
 
 /// d <- w d - p sum(w d): the gradient of the scores; w, which is p after dropout, weighed the values.
@@ -97,20 +164,25 @@ void score_gradient_row(const T* p, const T* w, T* d, index_t n) {
   });
 }
 
-/// y = x factor.
-template <class T>
-void scale_to(const T* x, index_t n, T factor, T* y) {
-  for_each_pack<T>(n, [=](index_t j, auto zero) { store(y + j, load<decltype(zero)>(x + j) * factor); });
+/// s[j] = scale (q . k_j) for n keys, k_row apart; whole packs of s are written. size is a multiple of Lanes.
+template <class T, int Lanes>
+void score_keys_by(const T* q, const T* k, index_t k_row, index_t n, index_t size, T scale, T* s) {
+  using vec = pack<T, Lanes>;
+  for (index_t j = 0; j < n; j += Lanes) {
+    vec sums[Lanes] = {};
+    for (int r = 0; r < Lanes; ++r) {
+      const T* const key = k + (j + r < n ? j + r : n - 1) * k_row;
+      for (index_t c = 0; c < size; c += Lanes) sums[r] += load<vec>(q + c) * load<vec>(key + c);
+    }
+    store(s + j, fold_each<T, Lanes>(sums, fold_sum{}) * scale);
+  }
 }
 
-/// s[j] = scale (q . k_j) for n keys, k_row apart.
-template <class T>
+/// The same for any size.
+template <class T, int Lanes = native_lanes<T>>
 void score_keys(const T* q, const T* k, index_t k_row, index_t n, index_t size, T scale, T* s) {
-  for (index_t j = 0; j < n; ++j) {
-    T sum = 0;
-    for (index_t c = 0; c < size; ++c) sum += q[c] * k[j * k_row + c];
-    s[j] = sum * scale;
-  }
+  if (size % Lanes == 0) return score_keys_by<T, Lanes>(q, k, k_row, n, size, scale, s);
+  if constexpr (Lanes > 1) score_keys<T, Lanes / 2>(q, k, k_row, n, size, scale, s);
 }
 
 }  // namespace headred::detail

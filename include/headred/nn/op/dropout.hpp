@@ -27,7 +27,7 @@ class dropout_mask {
   bool keeps(std::uint64_t i) const {
     const auto e = static_cast<unsigned>(i % chunk);
     const std::uint64_t block = i / chunk * 8 + e % 16 / 2;
-    const auto [seed, stream] = std::bit_cast<std::array<std::uint64_t, 2>>(stream_);
+    const std::uint64_t seed = stream_.seed(), stream = stream_.stream();
     const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
     const auto words =
         philox({low(block), low(block >> 32), low(stream), low(stream >> 32)}, {low(seed), low(seed >> 32)});

@@ -22,22 +22,24 @@ struct row_moments {
   T inverse_deviation;  ///< 0 where the row is constant and epsilon is 0
 };
 
-/// Mean and variance in two passes; the second measures from the mean of the first and corrects it as well.
+/// Mean and variance in two passes. The first measures from the row's first entry, so that the variance of a constant
+/// row is exactly 0; the second measures from the mean of the first and corrects it as well.
 template <class T>
 HEADRED_INLINE row_moments<T> moments_of(const T* x, index_t n, T epsilon) {
   constexpr int lanes = native_lanes<T>;
   using vec = pack<T, lanes>;
   const T count = static_cast<T>(std::max<index_t>(1, n));
+  const T origin = n > 0 ? x[0] : T(0);
   vec sum{}, sum2{};
   index_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    sum += load<vec>(x + i);
-    sum2 += load<vec>(x + i + lanes);
+    sum += load<vec>(x + i) - origin;
+    sum2 += load<vec>(x + i + lanes) - origin;
   }
-  for (; i + lanes <= n; i += lanes) sum += load<vec>(x + i);
+  for (; i + lanes <= n; i += lanes) sum += load<vec>(x + i) - origin;
   const index_t whole = i;
-  if (whole < n) sum2 += load_part<vec>(x + whole, n - whole, T(0));
-  const T first = sum_of_lanes<T, lanes>(sum + sum2) / count;
+  if (whole < n) sum2 += load_part<vec>(x + whole, n - whole, origin) - origin;
+  const T first = origin + sum_of_lanes<T, lanes>(sum + sum2) / count;
   vec deviation{}, square{};
   for (i = 0; i < whole; i += lanes) {
     const vec d = load<vec>(x + i) - first;
@@ -82,8 +84,8 @@ HEADRED_INLINE void layer_norm_gradient_row(const T* x, const T* scale, T mean, 
       static_cast<const T*>(dx), x, dy, scale);
 }
 
-/// dscale[c] += sum_r dy (x - mean_r) inverse_r and dshift[c] += sum_r dy for Packs packs of columns, or for the n columns
-/// of one ragged pack. Rows are summed in groups, so that long batches lose no digits.
+/// dscale[c] += sum_r dy (x - mean_r) inverse_r and dshift[c] += sum_r dy for Packs packs of columns, or for the n
+/// columns of one ragged pack. Rows are summed in groups, so that long batches lose no digits.
 template <int Packs, bool Ragged, class T>
 void layer_norm_column_sums(const tensor_view<const T, 2>& x, const T* mean, const T* inverse,
                             const tensor_view<const T, 2>& dy, index_t column, index_t n, T* dscale, T* dshift) {
@@ -91,7 +93,7 @@ void layer_norm_column_sums(const tensor_view<const T, 2>& x, const T* mean, con
   constexpr index_t group = 32;
   using vec = pack<T, lanes>;
   static_assert(!Ragged || Packs == 1);
-  const auto read = [n](const T* from) {
+  const auto read = [&](const T* from) {
     if constexpr (Ragged)
       return load_part<vec>(from, n, T(0));
     else

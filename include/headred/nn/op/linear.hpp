@@ -78,7 +78,8 @@ struct linear_node {
 
 /// x W^T + b of an activation; weight : (O,I) and bias : (O) or nullptr, which must outlive the recording.
 template <class T, backend Backend>
-slot linear(tape<T, Backend>& t, slot x, parameter<T, 2, Backend>& weight, parameter<T, 1, Backend>* bias) {
+slot linear(tape<T, Backend>& t, slot x, parameter<T, 2, Backend>& weight,
+            std::type_identity_t<parameter<T, 1, Backend>*> bias) {
   const slot y = t.add(t.rows(x), weight.value.extent(0));
   tensor_view<const T, 1, typename Backend::space> b;
   if (bias != nullptr) b = std::as_const(bias->value).view();

@@ -35,7 +35,8 @@ void relu_forward(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x, 
   detail::map_rows<T>(be, y, detail::relu_value{}, x);
 }
 
-/// dx += dy where x > 0 (y does as well as x); an empty dx is not wanted. Shapes as in relu_forward. Throws shape_error.
+/// dx += dy where x > 0 (y does as well as x); an empty dx is not wanted. Shapes as in relu_forward.
+/// Throws shape_error.
 template <class T, host_backend Backend>
 void relu_gradient(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x,
                    std::type_identity_t<tensor_view<const T, 2>> dy, tensor_view<T, 2> dx) {

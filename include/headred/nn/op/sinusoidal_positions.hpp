@@ -11,8 +11,8 @@ namespace headred {
 
 /// Where sines and cosines stand and which frequencies they have; j counts pairs of one sine and one cosine.
 enum class sinusoid_form {
-  interleaved,  ///< sin, cos, sin, cos, ...; frequency 10000^(-2j/D), positions from 0 (Vaswani et al. 2017, section 3.5)
-  split,        ///< all sines, then all cosines; the same frequencies, positions from 0 (Hugging Face's Marian)
+  interleaved,     ///< sin, cos, sin, cos, ...; frequency 10000^(-2j/D), positions from 0 (Vaswani et al. 2017, 3.5)
+  split,           ///< all sines, then all cosines; the same frequencies, positions from 0 (Hugging Face's Marian)
   split_from_one,  ///< all sines, then all cosines; frequency 10000^(-j/(D/2-1)), positions from 1 (tensor2tensor)
 };
 

@@ -53,7 +53,8 @@ HEADRED_INLINE double blocked_sum(const T* x, index_t n, T fill, const F& f) {
 
 }  // namespace detail
 
-/// losses_r = log_sums_r - (1 - e) x_rt - e mean_v x_rv, t = targets_r, e = label_smoothing, log_sums_r = ln sum_v e^x_rv:
+/// losses_r = log_sums_r - (1 - e) (x_rt - m_r) - e mean_v (x_rv - m_r), t = targets_r, e = label_smoothing,
+/// log_sums_r = ln sum_v e^(x_rv - m_r), m_r the greatest logit of the row, so that large logits cost no digits:
 /// cross-entropy with the distribution that gives t the weight 1 - e and spreads e evenly over all classes.
 /// logits x : (R,V), targets : (R) in [0,V), or -1 for a row that does not count -> losses, log_sums : (R), in nats;
 /// losses are 0 in rows that do not count and infinite where a class that has weight has probability 0. Throws
@@ -86,7 +87,6 @@ void softmax_cross_entropy_forward(Backend& be, std::type_identity_t<tensor_view
       }
       const double log_sum = std::log(detail::blocked_sum(
           x, cols, lowest, [most](const vec& v) { return detail::exp_of<native_lanes<T>>(v - most); }));
-      // everything is measured from the greatest logit, so that large logits cost no digits
       double loss = log_sum;
       if (label_smoothing < 1)
         loss -= (1 - label_smoothing) * (static_cast<double>(x[target]) - static_cast<double>(most));
@@ -94,14 +94,14 @@ void softmax_cross_entropy_forward(Backend& be, std::type_identity_t<tensor_view
         loss -= label_smoothing / static_cast<double>(cols) *
                 detail::blocked_sum(x, cols, most, [most](const vec& v) { return v - most; });
       losses.data()[r] = static_cast<T>(loss);
-      log_sums.data()[r] = static_cast<T>(static_cast<double>(most) + log_sum);
+      log_sums.data()[r] = static_cast<T>(log_sum);
     }
   });
 }
 
 /// dlogits_rv += row_scale (softmax(x_r)_v - (1 - e) [v = t] - e / V); nothing in rows that do not count.
 /// log_sums as softmax_cross_entropy_forward left them; an empty dlogits is not wanted. Throws what it throws.
-/// Cost: one pass.
+/// Cost: two passes over the logits, one over dlogits.
 template <class T, host_backend Backend>
 void softmax_cross_entropy_gradient(Backend& be, std::type_identity_t<tensor_view<const T, 2>> logits,
                                     std::span<const std::int32_t> targets, double label_smoothing,
@@ -123,12 +123,13 @@ void softmax_cross_entropy_gradient(Backend& be, std::type_identity_t<tensor_vie
       const T* const x = logits.data() + r * logits.stride(0);
       T* const dx = dlogits.data() + r * dlogits.stride(0);
       // a row of -infinity has no distribution: its softmax counts as zero
-      const T log_sum = log_sums.data()[r];
-      const T shift = log_sum == -std::numeric_limits<T>::infinity() ? T(0) : log_sum;
+      const T most = detail::greatest(x, cols);
+      const bool none = most == -std::numeric_limits<T>::infinity();
+      const T shift = none ? T(0) : most, log_sum = none ? T(0) : log_sums.data()[r];
       detail::map_row(
           cols, dx,
           [=](const vec& before, const vec& v) {
-            return before + (row_scale * detail::exp_of<native_lanes<T>>(v - shift) - even);
+            return before + (row_scale * detail::exp_of<native_lanes<T>>((v - shift) - log_sum) - even);
           },
           static_cast<const T*>(dx), x);
       dx[target] -= point;
