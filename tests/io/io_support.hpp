@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include <headred/backend/gemm_rows.hpp>
 #include <headred/core/error.hpp>
 #include <headred/core/view.hpp>
 

@@ -3,6 +3,7 @@
 #include <headred/nn/op/add.hpp>
 #include <headred/nn/op/gelu.hpp>
 #include <headred/nn/op/relu.hpp>
+#include <headred/nn/op/silu.hpp>
 
 #include "nn/op_support.hpp"
 
@@ -22,6 +23,18 @@ struct relu_op {
     hr::relu_gradient<T>(be, x.view(), dy.view(), dx.view());
   }
   static long double exact(long double x) { return oracle::relu(x); }
+};
+struct silu_op {
+  static constexpr double tolerance_f32 = 3e-7;
+  template <class T>
+  static void forward(hr::cpu& be, const gapped<T>& x, gapped<T>& y) {
+    hr::silu_forward<T>(be, x.view(), y.view());
+  }
+  template <class T>
+  static void gradient(hr::cpu& be, const gapped<T>& x, const gapped<T>& dy, gapped<T>& dx) {
+    hr::silu_gradient<T>(be, x.view(), dy.view(), dx.view());
+  }
+  static long double exact(long double x) { return oracle::silu(x); }
 };
 template <hr::gelu_form Form>
 struct gelu_op {
@@ -79,13 +92,13 @@ T slope_at(T x) {
 }  // namespace
 
 TEST_SUITE("nn") {
-  TEST_CASE_TEMPLATE("activations equal their formulas", Op, relu_op, gelu_erf_op, gelu_tanh_op) {
+  TEST_CASE_TEMPLATE("activations equal their formulas", Op, relu_op, gelu_erf_op, gelu_tanh_op, silu_op) {
     check_values<Op, float>(Op::tolerance_f32);
     check_values<Op, double>(Op::tolerance_f32 == 0 ? 0 : 1e-15);
   }
 
   TEST_CASE_TEMPLATE("gradients of activations equal 4-point differences and add up", Op, relu_op, gelu_erf_op,
-                     gelu_tanh_op) {
+                     gelu_tanh_op, silu_op) {
     hr::cpu be{{.threads = 1}};
     for (const hr::index_t cols : op_test::widths) {
       auto x = gapped<double>::random(3, cols, 2, 5, 8);
@@ -109,7 +122,7 @@ TEST_SUITE("nn") {
     }
   }
 
-  TEST_CASE_TEMPLATE("gelu's float gradient follows the double one", Op, gelu_erf_op, gelu_tanh_op) {
+  TEST_CASE_TEMPLATE("float gradients follow the double ones", Op, gelu_erf_op, gelu_tanh_op, silu_op) {
     hr::cpu be{{.threads = 1}};
     for (double at = -12; at <= 12; at += .01) {
       const float x = static_cast<float>(at);
@@ -133,6 +146,21 @@ TEST_SUITE("nn") {
     check(0.);
     CHECK(slope_at<relu_op>(0.) == 0);
     CHECK(slope_at<gelu_erf_op>(0.) == doctest::Approx(.5));
+  }
+
+  TEST_CASE_TEMPLATE("silu: known values and extremes", T, float, double) {
+    const double epsilon = sizeof(T) == 4 ? 1e-6 : 1e-15;
+    CHECK(value_at<silu_op>(T(1)) == doctest::Approx(.7310585786300049).epsilon(epsilon));
+    CHECK(value_at<silu_op>(T(-50)) == doctest::Approx(-50 * std::exp(-50.)).epsilon(epsilon * 10));
+    CHECK(slope_at<silu_op>(T(0)) == T(.5));
+    CHECK(slope_at<silu_op>(T(-50)) == doctest::Approx(-49 * std::exp(-50.)).epsilon(epsilon * 10));
+    for (const T x : {T(1000), T(1e30), std::numeric_limits<T>::max(), std::numeric_limits<T>::infinity()}) {
+      CHECK(value_at<silu_op>(x) == x);
+      CHECK(value_at<silu_op>(-x) == T(0));
+      CHECK(slope_at<silu_op>(x) == T(1));
+      CHECK(std::abs(slope_at<silu_op>(-x)) < T(1e-30));
+    }
+    CHECK(std::isnan(value_at<silu_op>(std::numeric_limits<T>::quiet_NaN())));
   }
 
   TEST_CASE("gelu: known values") {

@@ -28,6 +28,7 @@ real_matrix map(const real_matrix& x, const F& f) {
 
 inline long double relu(long double x) { return x > 0 ? x : 0; }
 inline long double gelu_erf(long double x) { return x * std::erfc(-x / std::sqrt(2.L)) / 2; }
+inline long double silu(long double x) { return x / (1 + std::exp(-x)); }
 inline long double gelu_tanh(long double x) {
   const long double pi = std::acos(-1.L);
   return x / 2 * (1 + std::tanh(std::sqrt(2 / pi) * (x + .044715L * x * x * x)));

@@ -43,6 +43,8 @@ class safetensors_file {
   safetensors_file(std::span<const std::byte> bytes, std::string name)
       : name_(std::move(name)), bytes_(bytes), header_(read_safetensors_header(bytes_, name_)) {}
 
+  /// The file's name, as it stands in error messages.
+  const std::string& name() const noexcept { return name_; }
   const safetensors_header& header() const noexcept { return header_; }
   const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
 

@@ -15,6 +15,7 @@
 #include <headred/nn/op/layer_norm.hpp>
 #include <headred/nn/op/linear.hpp>
 #include <headred/nn/op/relu.hpp>
+#include <headred/nn/op/silu.hpp>
 #include <headred/nn/op/sinusoidal_positions.hpp>
 #include <headred/nn/token_batch.hpp>
 #include <headred/nn/transformer_weights.hpp>
@@ -107,8 +108,13 @@ class transformer {
 
   /// The ops of a block, for passes that are arranged differently (decoding with kept keys).
   slot activate(tape<T, Backend>& t, slot x) {
-    if (config_.activation == activation::relu) return relu(t, x);
-    return gelu(t, x, config_.activation == activation::gelu ? gelu_form::erf : gelu_form::tanh);
+    switch (config_.activation) {
+      case activation::relu: return relu(t, x);
+      case activation::gelu: return gelu(t, x, gelu_form::erf);
+      case activation::gelu_tanh: return gelu(t, x, gelu_form::tanh);
+      case activation::silu: return silu(t, x);
+    }
+    throw argument_error("transformer: unknown activation " + std::to_string(static_cast<int>(config_.activation)));
   }
   slot norm(tape<T, Backend>& t, slot x, norm_weights<T, Backend>& w) {
     return layer_norm(t, x, w.scale, w.shift, static_cast<T>(config_.norm_epsilon));

@@ -14,7 +14,7 @@ enum class architecture {
   encoder_decoder,  ///< Marian and the original Transformer
   decoder,          ///< causal, without cross-attention
 };
-enum class activation { relu, gelu, gelu_tanh };
+enum class activation { relu, gelu, gelu_tanh, silu };
 enum class positions {
   none,
   learned,

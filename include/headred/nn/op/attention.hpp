@@ -47,7 +47,7 @@ void attention_gradient(Backend& be, const attention_inputs<T>& in, const std::t
                         std::type_identity_t<tensor_view<const T, 2>> context,
                         std::type_identity_t<tensor_view<const T, 2>> dout, const attention_gradients<T>& gradients,
                         attention_workspace<T>& workspace) {
-  const std::string op = "attention_gradient";
+  constexpr const char* op = "attention_gradient";
   const auto extent = detail::require_attention(op, in);
   const index_t heads = in.shape.heads, sentences = static_cast<index_t>(in.queries.size());
   detail::require_matrix(op, "dout", dout, in.q.extent(0), in.q.extent(1));
@@ -71,7 +71,7 @@ void attention_gradient(Backend& be, const attention_inputs<T>& in, const std::t
   workspace.cut(in.shape, in.queries, in.keys, false);
   const index_t count = workspace.probabilities();
   if (probabilities == nullptr && count > 0)
-    throw argument_error(op + ": there are no probabilities, expected those of attention_forward");
+    throw argument_error(std::string(op) + ": there are no probabilities, expected those of attention_forward");
   T* const dscores = scores ? workspace.scores(count) : nullptr;
   T* const parts = gates ? workspace.gates(sentences * heads) : nullptr;
   if (gates) std::fill_n(parts, sentences * heads, T(0));

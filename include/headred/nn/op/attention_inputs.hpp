@@ -102,18 +102,18 @@ T attention_scale(const attention_shape& shape, const attention_options<T>& opti
   return options.scale == T(0) ? T(1) / std::sqrt(static_cast<T>(shape.head_size)) : options.scale;
 }
 
-inline void require_sequences(const std::string& op, const char* name, std::span<const sequence> sequences,
-                              index_t rows, bool apart) {
+inline void require_sequences(const char* op, const char* name, std::span<const sequence> sequences, index_t rows,
+                              bool apart) {
   index_t end = 0;
   for (std::size_t b = 0; b < sequences.size(); ++b) {
     const sequence s = sequences[b];
     if (s.begin < 0 || s.length < 0 || s.begin > rows || s.length > rows - s.begin)
-      throw argument_error(op + ": the " + name + " of sentence " + std::to_string(b) + " are rows " +
+      throw argument_error(std::string(op) + ": the " + name + " of sentence " + std::to_string(b) + " are rows " +
                            std::to_string(s.begin) + " and " + std::to_string(s.length) + " on, expected within [0," +
                            std::to_string(rows) + ")");
     if (s.length == 0) continue;
     if (apart && s.begin < end)
-      throw argument_error(op + ": the " + name + " of sentence " + std::to_string(b) + " begin at row " +
+      throw argument_error(std::string(op) + ": the " + name + " of sentence " + std::to_string(b) + " begin at row " +
                            std::to_string(s.begin) + ", expected at " + std::to_string(end) +
                            " or later, after the sentence before");
     end = s.begin + s.length;
@@ -122,14 +122,14 @@ inline void require_sequences(const std::string& op, const char* name, std::span
 
 /// Throws shape_error unless p is (heads or 1, >= rows, >= cols), the entries of a row side by side.
 template <class T, class Space>
-void require_positions(const std::string& op, const char* name, const tensor_view<T, 3, Space>& p, index_t heads,
-                       index_t rows, index_t cols) {
+void require_positions(const char* op, const char* name, const tensor_view<T, 3, Space>& p, index_t heads, index_t rows,
+                       index_t cols) {
   if (p.data() == nullptr) return;
   if ((p.extent(0) != heads && p.extent(0) != 1) || p.extent(1) < rows || p.extent(2) < cols)
-    throw shape_error(op + ": " + name + " is " + shape_text(p.shape()) + ", expected " +
+    throw shape_error(std::string(op) + ": " + name + " is " + shape_text(p.shape()) + ", expected " +
                       shape_text(shape_t<3>{heads, rows, cols}) + " at least, or 1 for the heads");
   if (p.extent(2) > 1 && p.stride(2) != 1)
-    throw shape_error(op + ": the entries of a row of " + name + " are " + std::to_string(p.stride(2)) +
+    throw shape_error(std::string(op) + ": the entries of a row of " + name + " are " + std::to_string(p.stride(2)) +
                       " apart, expected 1");
 }
 
@@ -141,21 +141,21 @@ struct attention_extent {
 
 /// Throws shape_error or argument_error unless the operands fit together.
 template <class T, class Space>
-attention_extent require_attention(const std::string& op, const attention_inputs<T, Space>& in) {
+attention_extent require_attention(const char* op, const attention_inputs<T, Space>& in) {
   const attention_shape s = in.shape;
   const bool none = s.heads == 0 && s.kv_heads == 0;
   if (!none && (s.heads < 1 || s.kv_heads < 1 || s.heads % s.kv_heads != 0))
-    throw argument_error(op + ": " + std::to_string(s.heads) + " heads share " + std::to_string(s.kv_heads) +
-                         " key/value heads, expected a divisor");
+    throw argument_error(std::string(op) + ": " + std::to_string(s.heads) + " heads share " +
+                         std::to_string(s.kv_heads) + " key/value heads, expected a divisor");
   if (s.head_size < (none ? 0 : 1) || s.head_size > (index_t{1} << 24))
-    throw argument_error(op + ": head_size is " + std::to_string(s.head_size) + ", expected [1,2^24]");
+    throw argument_error(std::string(op) + ": head_size is " + std::to_string(s.head_size) + ", expected [1,2^24]");
   if (!(in.options.dropout >= 0 && in.options.dropout < 1))
-    throw argument_error(op + ": dropout is " + number_text(in.options.dropout) + ", expected [0,1)");
+    throw argument_error(std::string(op) + ": dropout is " + number_text(in.options.dropout) + ", expected [0,1)");
   if (!std::isfinite(in.options.scale) || !std::isfinite(in.options.mask_penalty))
-    throw argument_error(op + ": scale and mask_penalty must be finite");
+    throw argument_error(std::string(op) + ": scale and mask_penalty must be finite");
   if (in.queries.size() != in.keys.size())
-    throw argument_error(op + ": queries of " + std::to_string(in.queries.size()) + " sentences, keys of " +
-                         std::to_string(in.keys.size()));
+    throw argument_error(std::string(op) + ": queries of " + std::to_string(in.queries.size()) +
+                         " sentences, keys of " + std::to_string(in.keys.size()));
   require_matrix(op, "q", in.q, in.q.extent(0), s.heads * s.head_size);
   require_matrix(op, "k", in.k, in.k.extent(0), s.kv_heads * s.head_size);
   require_matrix(op, "v", in.v, in.k.extent(0), s.kv_heads * s.head_size);

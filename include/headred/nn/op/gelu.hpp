@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include <headred/nn/op/bounded.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/tape.hpp>
@@ -18,17 +19,6 @@ enum class gelu_form {
 namespace detail {
 
 // From 40 on both forms are x or 0 in double too: what is infinite beyond need not be computed.
-template <class Pack>
-HEADRED_INLINE Pack at_least(const Pack& x, lane_type<Pack> least) {
-  const Pack p = broadcast<Pack>(least);
-  return select_less(x, p, p, x);
-}
-template <class Pack>
-HEADRED_INLINE Pack within_forty(const Pack& x) {
-  const Pack p = broadcast<Pack>(lane_type<Pack>(40));
-  return select_less(p, x, p, at_least(x, lane_type<Pack>(-40)));
-}
-
 template <gelu_form Form>
 struct gelu_value;
 template <gelu_form Form>
@@ -49,7 +39,7 @@ struct gelu_slope<gelu_form::erf> {
   template <class Pack>
   HEADRED_INLINE Pack operator()(const Pack& dx, const Pack& unbounded, const Pack& dy) const {
     using T = lane_type<Pack>;
-    const Pack x = within_forty(unbounded);
+    const Pack x = within(unbounded, T(40));
     const Pack cumulative = T(.5) * one_plus_erf_of<lanes_of<Pack>>(x * T(0.70710678118654752440));
     const Pack density = T(0.39894228040143267794) * exp_of<lanes_of<Pack>>(x * x * T(-.5));
     return dx + dy * (cumulative + x * density);
@@ -73,7 +63,7 @@ struct gelu_slope<gelu_form::tanh> {
   template <class Pack>
   HEADRED_INLINE Pack operator()(const Pack& dx, const Pack& unbounded, const Pack& dy) const {
     using T = lane_type<Pack>;
-    const Pack x = within_forty(unbounded);
+    const Pack x = within(unbounded, T(40));
     const Pack square = x * x;
     const Pack z = x * (T(-1.5957691216057307117) + T(-0.071354816272600248) * square);
     const Pack limit = broadcast<Pack>(T(80));
