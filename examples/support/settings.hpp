@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -11,9 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include <headred/distance.hpp>
+#include <headred/core/config.hpp>
 
 #include "arguments.hpp"
+#include "distance_names.hpp"
 
 namespace examples {
 
@@ -52,18 +52,6 @@ Other
 
 Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 the command line is wrong.
 )";
-
-inline constexpr std::array<std::string_view, 7> distance_names = {headred::cosine::name,
-                                                                   headred::pearson::name,
-                                                                   headred::jensen_shannon::name,
-                                                                   headred::bhattacharyya::name,
-                                                                   headred::distance_correlation::name,
-                                                                   headred::procrustes::name,
-                                                                   headred::canonical_correlation::name};
-
-inline bool is_distance(std::string_view name) {
-  return std::find(distance_names.begin(), distance_names.end(), name) != distance_names.end();
-}
 
 struct settings {
   std::vector<std::string> attention;  // none: planted maps
