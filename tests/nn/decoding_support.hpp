@@ -28,7 +28,8 @@ inline hr::transformer_config uneven() {
   c.source = {9, 12, hr::positions::sinusoidal_halves_from_1, 40, 0, 2, false};
   c.target = {7, 12, hr::positions::sinusoidal_interleaved, 80, 0, 1.5, false};
   c.encoder.layers = {{{3, 3, 4, {}}, {}, 10}};
-  c.decoder.layers = {{{4, 2, 3, {}}, {6, 3, 2, {}}, 17}, {{0, 0, 3, {}}, {1, 1, 5, {}}, 8}, {{2, 1, 4, {}}, {0, 0, 2, {}}, 5}};
+  c.decoder.layers = {
+      {{4, 2, 3, {}}, {6, 3, 2, {}}, 17}, {{0, 0, 3, {}}, {1, 1, 5, {}}, 8}, {{2, 1, 4, {}}, {0, 0, 2, {}}, 5}};
   c.output = hr::output_head::projection;
   c.tied_output = false;
   return c;
@@ -80,8 +81,8 @@ inline std::vector<hr::token_id> random_tokens(index_t n, index_t vocabulary, st
   const hr::random_stream draws(seed, 99);
   std::vector<hr::token_id> ids;
   for (index_t i = 0; i < n; ++i)
-    ids.push_back(static_cast<hr::token_id>(
-        draws.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocabulary))));
+    ids.push_back(
+        static_cast<hr::token_id>(draws.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocabulary))));
   return ids;
 }
 

@@ -106,7 +106,7 @@ struct zero_entry {
 ///   m += (1 - beta1) (g - m),  v = beta2 v + (1 - beta2) g^2,
 ///   w -= rate / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon),
 /// with g + decay w instead of g (Adam), or w (1 - rate decay) before the step (AdamW).
-/// The backend and the parameters must outlive it. Memory: two values for each parameter's one; a step allocates nothing.
+/// The backend and the parameters must outlive it. Memory: two values for each trained one; a step allocates nothing.
 template <class T, backend Backend>
 class adam {
  public:

@@ -39,7 +39,7 @@ inline constexpr std::uint64_t masking_stream = std::uint64_t{3} << 62;
 /// The batches of every epoch: sentences of similar length together, up to a number of tokens. Which ones, and in which
 /// order, is a function of lengths, options and epoch alone, so that a run goes on from an epoch_position as if it had
 /// never stopped.
-///   Shuffled: sentences sorted by length, equal lengths in random order, cut into batches, the batches in random order.
+///   Shuffled: sentences sorted by length, equal lengths in random order, cut into batches, these in random order.
 /// Throws argument_error for no sentences, a length or limit below 1.
 /// Cost: N log N an epoch; memory is kept.
 class batch_order {

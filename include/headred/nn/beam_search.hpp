@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,8 +133,8 @@ class beam_run {
       greatest_places(x, vocabulary, s.room, places_);
       const double total = log_sum(x, vocabulary, places_.empty() ? x[0] : x[places_.front()], decoder_.sentence(r));
       for (const index_t v : places_)
-        candidates_.push_back({r, static_cast<token_id>(v),
-                               sums_[static_cast<std::size_t>(r)] + (static_cast<double>(x[v]) - total)});
+        candidates_.push_back(
+            {r, static_cast<token_id>(v), sums_[static_cast<std::size_t>(r)] + (static_cast<double>(x[v]) - total)});
     }
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const auto& a, const auto& b) { return a.log_probability > b.log_probability; });

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

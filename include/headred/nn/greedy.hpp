@@ -1,6 +1,7 @@
 // greedy: the most probable token, one after the other.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 

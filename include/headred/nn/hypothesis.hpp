@@ -1,6 +1,8 @@
 // hypothesis: what a decoder found for a sentence.
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,8 @@ index_t first_greatest(const T* x, index_t n) {
 
 /// The number of tokens that decoding may add: `asked`, or what the positions leave for it. `begun` : tokens read first.
 inline index_t decoding_limit(const char* what, index_t asked, index_t most_tokens, index_t begun) {
-  if (asked < 0) throw argument_error(std::string(what) + ": max_length is " + std::to_string(asked) + ", expected at least 0");
+  if (asked < 0)
+    throw argument_error(std::string(what) + ": max_length is " + std::to_string(asked) + ", expected at least 0");
   // the last token that is found need not be read
   const index_t room = most_tokens - begun + 1;
   return asked == 0 || asked > room ? room : asked;

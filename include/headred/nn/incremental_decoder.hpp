@@ -2,6 +2,8 @@
 #pragma once
 
 #include <deque>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,7 +151,7 @@ class incremental_decoder {
   /// Where every op is small, waking threads for each costs more than it saves: whole steps of blocks of rows run at
   /// once then, as long as a block is no longer than a few rows.
   index_t block_count(index_t tokens) const {
-    constexpr index_t small = index_t{1} << 17, rows_at_once = 16;
+    constexpr index_t small = index_t{1} << 17, rows_at_once = 32;
     const transformer_config& c = model_->config();
     for (const layer_config& layer : c.decoder.layers)
       if (layer.feed_forward * c.width > small || layer.self.heads * layer.self.head_size * c.width > small) return 1;

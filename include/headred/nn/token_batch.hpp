@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <headred/nn/sequence.hpp>
@@ -34,13 +35,14 @@ struct token_batch {
 };
 
 /// Throws argument_error for a batch that no model can take: empty, or with an empty sentence.
-inline void require_batch(const std::string& what, const token_batch& batch) {
-  if (batch.size() == 0) throw argument_error(what + ": the batch has no sentence, expected at least 1");
+inline void require_batch(std::string_view what, const token_batch& batch) {
+  if (batch.size() == 0) throw argument_error(std::string(what) + ": the batch has no sentence, expected at least 1");
   for (std::size_t b = 0; b < batch.sentences.size(); ++b)
     if (batch.sentences[b].length == 0)
-      throw argument_error(what + ": sentence " + std::to_string(b) + " has no token, expected at least 1");
+      throw argument_error(std::string(what) + ": sentence " + std::to_string(b) +
+                           " has no token, expected at least 1");
   if (!batch.types.empty() && batch.types.size() != batch.ids.size())
-    throw argument_error(what + ": " + std::to_string(batch.types.size()) + " token types for " +
+    throw argument_error(std::string(what) + ": " + std::to_string(batch.types.size()) + " token types for " +
                          std::to_string(batch.ids.size()) + " tokens");
 }
 

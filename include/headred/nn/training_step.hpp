@@ -84,8 +84,8 @@ class trainer {
     zero_gradients(model.backend(), optimizer.parameters());
   }
 
-  /// One step on one batch, or on several whose gradients are added up. Throws argument_error for no label to learn from
-  /// and what the model throws; nothing has changed then.
+  /// One step on one batch, or on several whose gradients are added up. Throws argument_error for no label to learn
+  /// from, and what the model throws; nothing has changed then.
   step_result step(const training_batch& batch) { return step(std::span(&batch, 1)); }
   step_result step(std::span<const training_batch> batches) {
     step_result done;

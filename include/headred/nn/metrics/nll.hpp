@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,9 @@ struct nll_sum {
   }
 
  private:
-  static double counted(index_t n) { return n == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(n); }
+  static double counted(index_t n) {
+    return n == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(n);
+  }
 };
 
 namespace detail {
