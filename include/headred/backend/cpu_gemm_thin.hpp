@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <headred/backend/cpu_gemm.hpp>
+#include <headred/simd/partial_pack.hpp>
 
 namespace headred::detail {
 
@@ -26,8 +27,7 @@ void gemm_dot_tile(const gemm_operands<T>& g, index_t i, index_t j) {
   }
   for (int r = 0; r < Rows; ++r)
     for (int c = 0; c < Cols; ++c) {
-      T total = T(0);
-      for (int lane = 0; lane < lanes; ++lane) total += sum[r][c][lane];
+      T total = sum_of_lanes<T, lanes>(sum[r][c]);
       for (index_t q = k; q < g.k; ++q) total += a[r * g.a.row + q] * b[c * g.b.column + q];
       T* const to = g.c + (i + r) * g.c_row + j + c;
       total *= g.alpha;

@@ -1,9 +1,10 @@
 // gate_training: learns which heads of a model to keep, by a Hard-Concrete gate on every head and a price for open ones.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -236,12 +237,13 @@ class gate_training {
     return options_.lambda / static_cast<double>(layers_.size());
   }
 
-  /// Every layer of every kind has streams of its own, whichever kinds have gates.
+  /// Every layer of every kind has streams of its own, whichever kinds have gates, and none is one of the dropout's.
   random_stream draws(const gated_layer& own) const {
-    constexpr std::uint64_t most_layers = 1 << 16;
-    return random_stream(options_.seed,
-                         (static_cast<std::uint64_t>(step_) * 3 + static_cast<std::uint64_t>(own.kind)) * most_layers +
-                             static_cast<std::uint64_t>(own.layer));
+    constexpr std::uint64_t gate_streams = std::uint64_t{1} << 63, most_layers = 1 << 16;
+    return random_stream(
+        options_.seed,
+        gate_streams + (static_cast<std::uint64_t>(step_) * 3 + static_cast<std::uint64_t>(own.kind)) * most_layers +
+            static_cast<std::uint64_t>(own.layer));
   }
 
   Backend* backend_;

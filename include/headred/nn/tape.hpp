@@ -73,6 +73,13 @@ class tape {
     }
     return {a.gradient, {a.rows, a.cols}};
   }
+  /// The same, but uninitialised when first asked for: `fresh` then says so, and the caller writes every entry.
+  view_type gradient_to_write(slot s, bool& fresh) {
+    activation& a = at(s);
+    fresh = a.gradient == nullptr;
+    if (fresh) a.gradient = memory_.template take<T>(a.rows * a.cols);
+    return {a.gradient, {a.rows, a.cols}};
+  }
   /// Whether any gradient has reached this activation; a node whose output has none has nothing to pass on.
   bool has_gradient(slot s) const { return at(s).gradient != nullptr; }
 

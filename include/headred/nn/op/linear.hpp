@@ -69,8 +69,14 @@ struct linear_node {
     if (!t.has_gradient(y)) return;
     tensor_view<T, 1, typename Backend::space> dbias;
     if (bias != nullptr) dbias = bias->gradient.view();
-    linear_gradient<T>(t.backend(), t.input(x), std::as_const(weight->value).view(), t.gradient(y), t.gradient(x),
-                       weight->gradient.view(), dbias);
+    const tensor_view<const T, 2, typename Backend::space> w = std::as_const(weight->value).view(), dy = t.gradient(y);
+    bool fresh = false;
+    tensor_view<T, 2, typename Backend::space> dx = t.gradient_to_write(x, fresh);
+    if (fresh && dx.data() != nullptr) {  // the first to reach dx writes it: nothing has to be zeroed and read
+      t.backend().gemm(T(1), as_batch(dy), as_batch(w), T(0), as_batch(dx));
+      dx = {};
+    }
+    linear_gradient<T>(t.backend(), t.input(x), w, dy, dx, weight->gradient.view(), dbias);
   }
 };
 
