@@ -1,6 +1,8 @@
 # cmake -P cmake/demo.cmake
-# On a machine with a compiler and CMake: installs what is missing, builds the example head_redundancy optimised, runs it
-# on its embedded attention maps and says where the report is. Options, before -P:
+# On a machine with a compiler and CMake: installs what is missing, builds the examples optimised, runs head_redundancy on
+# its embedded attention maps, then zero_shot_pruning, which trains a small translator, prunes its heads and retrains it, and
+# says where the reports are. Options, before -P:
+#   -DMODEL=DIR       prune this model instead: config.json and model.safetensors
 #   -DINSTALL=OFF     install nothing; the build fetches the libraries that it lacks
 #   -DBUILD_DIR=DIR   default: build/demo
 #   -DJOBS=N          compile jobs at a time
@@ -13,10 +15,18 @@ cmake_path(ABSOLUTE_PATH BUILD_DIR)
 
 headred_provide(${HEADRED_BUILD_PACKAGES} ${HEADRED_LIBRARY_PACKAGES})
 headred_configure_and_build("${BUILD_DIR}" -DHEADRED_TESTS=OFF -DHEADRED_BENCHMARKS=OFF -DHEADRED_EXAMPLES=ON)
-find_program(_tool head_redundancy PATHS "${BUILD_DIR}/examples" "${BUILD_DIR}/examples/Release"
-             NO_DEFAULT_PATH NO_CACHE REQUIRED)
-headred_run("head_redundancy" "${_tool}" --out "${BUILD_DIR}/report")
-if(NOT EXISTS "${BUILD_DIR}/report/report.html")
-  message(FATAL_ERROR "headred: head_redundancy left no report.html in ${BUILD_DIR}/report")
+set(_zero_shot_pruning "")
+if(DEFINED MODEL)
+  cmake_path(ABSOLUTE_PATH MODEL)
+  list(APPEND _zero_shot_pruning --model "${MODEL}")
 endif()
-headred_say("the report: ${BUILD_DIR}/report/report.html")
+foreach(_name IN ITEMS head_redundancy zero_shot_pruning)
+  find_program(_tool_${_name} ${_name} PATHS "${BUILD_DIR}/examples" "${BUILD_DIR}/examples/Release"
+               NO_DEFAULT_PATH NO_CACHE REQUIRED)
+  set(_out "${BUILD_DIR}/${_name}")
+  headred_run("${_name}" "${_tool_${_name}}" ${_${_name}} --out "${_out}")
+  if(NOT EXISTS "${_out}/report.html")
+    message(FATAL_ERROR "headred: ${_name} left no report.html in ${_out}")
+  endif()
+  headred_say("the report of ${_name}: ${_out}/report.html")
+endforeach()
