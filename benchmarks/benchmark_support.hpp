@@ -94,12 +94,17 @@ double multiply_add_limit() {
   static const double rate = [] {
     constexpr int lanes = headred::native_lanes<Real>, chains = 12, steps = 100000;
     using vec = headred::detail::pack<Real, lanes>;
-    vec sum[chains]{}, factor = headred::detail::broadcast<vec>(Real(.999)),
-                       term = headred::detail::broadcast<vec>(Real(.5));
-    return best_rate(double(lanes) * chains * steps, [&] {
+    Real factor = Real(.999), term = Real(.5);
+    benchmark::DoNotOptimize(factor);
+    benchmark::DoNotOptimize(term);
+    return best_rate(double(lanes) * chains * steps, [=] {
+      const vec f = headred::detail::broadcast<vec>(factor), t = headred::detail::broadcast<vec>(term);
+      vec sum[chains]{};  // local, so that it stays in registers
       for (int i = 0; i < steps; ++i)
-        for (int c = 0; c < chains; ++c) sum[c] = sum[c] * factor + term;
-      benchmark::DoNotOptimize(sum);
+        for (int c = 0; c < chains; ++c) sum[c] = sum[c] * f + t;
+      vec all{};
+      for (int c = 0; c < chains; ++c) all += sum[c];
+      benchmark::DoNotOptimize(all);
     });
   }();
   return rate;
@@ -142,6 +147,25 @@ inline double copy_limit() {
 template <class F>
 void add(const std::string& name, const F& f) {
   benchmark::RegisterBenchmark(name.c_str(), f)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(.05);
+}
+
+// For each of `distances`: the shape that was asked for, or what its add_all adds in both precisions; then runs all.
+template <class Ours, class All, class... Distances>
+int run_distances(int argc, char** argv, const Ours& add_ours, const All& add_all, const Distances&... distances) {
+  const asked_shape asked = asked_shape::take(argc, argv);
+  const auto add_distance = [&](const auto& distance) {
+    if (asked) {
+      add_ours(distance, asked.heads, asked.tokens, asked.threads);
+    } else {
+      add_all(distance);
+    }
+  };
+  (add_distance(distances), ...);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
 }
 
 inline void count_pairs(benchmark::State& state, index_t pairs) {

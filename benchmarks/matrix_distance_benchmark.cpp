@@ -93,20 +93,14 @@ void add_all(const Distance& distance) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const asked_shape asked = asked_shape::take(argc, argv);
-  const auto add_distance = [&](const auto& distance) {
-    if (asked) {
-      add_ours<float>(distance, asked.heads, asked.tokens, asked.threads);
-    } else {
-      add_all<float>(distance);
-      add_all<double>(distance);
-    }
-  };
-  add_distance(hr::procrustes{});
-  add_distance(hr::canonical_correlation{});
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return run_distances(
+      argc, argv,
+      [](const auto& distance, index_t heads, index_t tokens, int threads) {
+        add_ours<float>(distance, heads, tokens, threads);
+      },
+      [](const auto& distance) {
+        add_all<float>(distance);
+        add_all<double>(distance);
+      },
+      hr::procrustes{}, hr::canonical_correlation{});
 }

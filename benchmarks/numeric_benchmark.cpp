@@ -3,6 +3,7 @@
 #include <headred/numeric/nuclear_norm.hpp>
 #include <headred/numeric/pair_tiles.hpp>
 #include <headred/numeric/polar.hpp>
+#include <headred/numeric/single_nuclear_norm.hpp>
 #include <headred/numeric/whiten.hpp>
 
 #include "benchmark_support.hpp"
@@ -101,6 +102,19 @@ void add_nuclear() {
       }
       count_items(state, "matrices/s", lanes);
       count_share(state, "of FMA", double(n * n * n * lanes) * 4 / 3, multiply_add_limit<Real>());
+    });
+    add("single_nuclear_norm" + shape, [=](benchmark::State& state) {  // product and norm
+      const index_t stride = hr::detail::single_stride<Real, lanes>(n);
+      const auto x = random_values<Real>(n * stride), y = random_values<Real>(n * stride);
+      hr::grow_buffer<Real> product, scratch;
+      std::vector<double> line(static_cast<std::size_t>(2 * n));
+      for (auto _ : state) {
+        double norm = hr::detail::single_nuclear_norm<Real>(x.data(), y.data(), n, n, product.get(n * stride),
+                                                            scratch.get(3 * stride + 3 * n), line.data());
+        benchmark::DoNotOptimize(norm);
+      }
+      count_items(state, "matrices/s", 1);
+      count_share(state, "of FMA", double(n * n * n) * 7 / 3, multiply_add_limit<Real>());
     });
   }
 }

@@ -143,7 +143,7 @@ class study {
       headred::initialize(be, model_->weights(), s.seed);
       pruning_settings first = s;
       first.rate = 5e-3;
-      examples::pruning_lab(be, first, task_, *model_).train(*model_, 300);
+      examples::pruning_lab(be, first, task_, *model_).train(*model_, 200);
       model_->train(false);
     }
     layout_ = headred::model_layout(config_);

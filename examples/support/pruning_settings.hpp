@@ -37,13 +37,14 @@ Model and data
 Plans
   --ratios FROM:TO:STEP  shares of heads to remove, in [0,1). Default: 0.25:0.75:0.25
   --kinds NAME...      encoder_self, decoder_self, cross alone, or all of them together. Default: each that there is, and all
+                       (all without --model)
   --distance NAME      default: jensen_shannon
   --seeds N            of random tokens, a plan each. Default: 3
   --random-plans N     default: 6
-  --sentences N        random sentences for each seed. Default: 256 (64 without --model)
+  --sentences N        random sentences for each seed. Default: 256 (32 without --model)
   --lengths MIN:MAX    of random sentences. Default: 8:128 (8:24 without --model)
 Training
-  --updates N          after pruning, for every plan and for the whole model. Default: 0 (20 without --model)
+  --updates N          after pruning, for every plan and for the whole model. Default: 0 (12 without --model)
   --trained-plans N    plans of each sort that are trained. Default: all
   --scratch N          updates for models of the same shapes that start from nothing. Default: 0, none
   --rate X             highest learning rate of Adam. Default: 0.001
@@ -163,8 +164,9 @@ inline pruning_settings read_pruning_settings(arguments words) {
   if (!s.eval.empty() && s.data.empty()) throw usage_error("--eval needs --data");
   if (s.ratios.empty()) s.ratios = {.25, .5, .75};
   const bool small = s.model.empty();
-  if (s.updates < 0) s.updates = small ? 20 : 0;
-  if (s.sentences == 0) s.sentences = small ? 64 : 256;
+  if (small && s.kinds.empty()) s.kinds = {"all"};
+  if (s.updates < 0) s.updates = small ? 12 : 0;
+  if (s.sentences == 0) s.sentences = small ? 32 : 256;
   if (s.lengths.first == 0)
     s.lengths = small ? std::pair<index_t, index_t>{8, 24} : std::pair<index_t, index_t>{8, 128};
   return s;

@@ -106,7 +106,7 @@ class pruning_lab {
     headred::training_batch batch;
     double best = INFINITY;
     score found;
-    const index_t every = std::max<index_t>(1, updates / 4);
+    const index_t every = std::max<index_t>(1, updates / 3);
     for (index_t step = 1; step <= updates; ++step) {
       stop_if_interrupted();
       const auto numbers = order.next();

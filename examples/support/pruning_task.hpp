@@ -207,8 +207,8 @@ inline pruning_task grammar_task(index_t sentences) {
     set.targets = std::move(pairs.targets);
   };
   draw(task.train, 1000, sentences);
-  draw(task.select, 0, 200);
-  draw(task.eval, 200, 400);
+  draw(task.select, 0, 60);
+  draw(task.eval, 200, 200);
   task.special_source =
       task.special_target = {headred::translation_grammar::pad_id, headred::translation_grammar::begin_id,
                              headred::translation_grammar::end_id};

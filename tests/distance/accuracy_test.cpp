@@ -2,14 +2,18 @@
 // are printed as the table of docs/numerics.md.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <limits>
 #include <map>
+#include <sstream>
 
 #include "distance/every_distance.hpp"
 #include "environment.hpp"
+#include "oracle/matrix_distances.hpp"
+#include "oracle/twin_samples.hpp"
 
 namespace hr = headred;
 using namespace headred_test;
@@ -22,17 +26,20 @@ struct worst {
 // [distance][kind], f64 and f32
 std::map<std::string, std::map<std::string, std::array<worst, 2>>> worst_errors;
 
-// A distance that is 0 in exact arithmetic comes out as the square of the rounding in its normalised, centred input (or
-// as that rounding, where a root is taken; whitening magnifies it): relative errors mean nothing below this.
-double floor_of(const std::string& name) { return name == "jensen_shannon" || name == "bhattacharyya" ? 1e-13 : 1e-24; }
-double zero_of(const std::string& name) {
-  return name == "canonical_correlation" || name == "procrustes" ? 1e-20 : 2 * floor_of(name);
+bool compares_matrices(const std::string& name) { return name == "procrustes" || name == "canonical_correlation"; }
+
+// What a distance that is 0 in exact arithmetic may come out as: the square of the rounding in its normalised, centred
+// input (or that rounding, where a root is taken). Procrustes and canonical correlation are computed with twice the digits
+// where maps are close; 1e-30 is what 32 digits of their oracle leave.
+double floor_of(const std::string& name) {
+  if (compares_matrices(name)) return 1e-30;
+  return name == "jensen_shannon" || name == "bhattacharyya" ? 2e-13 : 2e-24;
 }
 
-// Procrustes and canonical correlation of close maps are |X^ R - Y^|^2 / 2 of matrices rounded to 1e-16 each, and whitening
-// carries that on: below about 1e-13 (1e-10 for the latter) this shows, as an error relative to the root of the distance.
-double rounding_of(const std::string& name) {
-  return name == "procrustes" ? 1e-15 : name == "canonical_correlation" ? 2e-13 : 0;
+double expected_distance(const std::string& name, const oracle::wide_matrix& a, const oracle::wide_matrix& b,
+                         const oracle::distance_options& options) {
+  if (compares_matrices(name)) return oracle::matrix_distance(name, a, b, options);
+  return static_cast<double>(oracle::distance(name, a, b, options));
 }
 
 template <class Real, class Distance>
@@ -44,7 +51,7 @@ void compare(hr::cpu& be, const Distance& policy, const attention_sample& sample
   const hr::tensor_view<const Real, 4> view(values.data(), sample.view().shape());
   const hr::matrix d = hr::pairwise(be, view, policy);
   worst& record = worst_errors[name][label][sizeof(Real) == 8 ? 0 : 1];
-  const double limit = name == "procrustes" || name == "canonical_correlation" ? 1e-8 : 1e-10;
+  const double limit = compares_matrices(name) ? 1e-8 : 1e-10;
   const hr::index_t heads = sample.size(), pairs = heads * (heads - 1) / 2;
   const hr::index_t step = std::max<hr::index_t>(1, pairs / most_pairs);
   hr::index_t pair = 0;
@@ -60,10 +67,9 @@ void compare(hr::cpu& be, const Distance& policy, const attention_sample& sample
         REQUIRE(d(i, j) == 0);
         continue;
       }
-      const auto expected = static_cast<double>(oracle::distance(name, a, b, options));
+      const double expected = expected_distance(name, a, b, options);
       const double error = std::abs(d(i, j) - expected);
-      const bool zero = expected < floor_of(name);
-      const double relative = zero ? 0 : error / expected;
+      const double relative = expected * limit < floor_of(name) ? 0 : error / expected;
       record.absolute = std::max(record.absolute, error);
       const auto at = [&] {
         return name + ", " + label + ", " + (sizeof(Real) == 8 ? "f64" : "f32") + ", T " +
@@ -73,9 +79,8 @@ void compare(hr::cpu& be, const Distance& policy, const attention_sample& sample
       };
       if constexpr (sizeof(Real) == 8) {
         record.relative = std::max(record.relative, relative);
-        CHECK_MESSAGE(
-            (zero ? error <= zero_of(name) : error <= limit * expected + rounding_of(name) * std::sqrt(expected)), at(),
-            ", relative error ", relative, ", absolute error ", error, ", expected ", expected);
+        CHECK_MESSAGE(error <= limit * expected + floor_of(name), at(), ", relative error ", relative,
+                      ", absolute error ", error, ", expected ", expected);
       } else {
         if (expected > 1e-6) record.relative = std::max(record.relative, relative);
         CHECK_MESSAGE(error <= 2e-6, at(), ", absolute error ", error);
@@ -115,7 +120,7 @@ TEST_SUITE("distance") {
     for (const sample_kind kind : all_sample_kinds)
       for (std::size_t i = 0; i < tokens.size(); ++i)
         for_every_distance([&](const auto& policy) {
-          const bool matrices = name_of(policy) == "procrustes" || name_of(policy) == "canonical_correlation";
+          const bool matrices = compares_matrices(name_of(policy));
           const hr::index_t most = matrices ? (tokens[i] > 40 ? 1 : tokens[i] > 20 ? 3 : 8) : 12;
           compare_all(be, policy, kind, heads[i], tokens[i], tokens[i], {}, most);
         });
@@ -124,8 +129,7 @@ TEST_SUITE("distance") {
   TEST_CASE("128 tokens, and cross-attention of other shapes") {
     hr::cpu be{{.threads = 2}};
     for_every_distance([&](const auto& policy) {
-      const bool matrices = name_of(policy) == "procrustes" || name_of(policy) == "canonical_correlation";
-      if (!matrices) {
+      if (!compares_matrices(name_of(policy))) {
         compare_all(be, policy, sample_kind::random, 16, 128, 128, {}, 4);
         compare_all(be, policy, sample_kind::same_key, 16, 128, 128, {}, 4);
         compare_all(be, policy, sample_kind::twins_1e6, 16, 128, 128, {}, 4);
@@ -136,6 +140,99 @@ TEST_SUITE("distance") {
       compare_all(be, policy, sample_kind::random, 3, 1, 9, {}, 12);
       compare_all(be, policy, sample_kind::random, 3, 9, 1, {}, 12);
     });
+  }
+
+  TEST_CASE("procrustes and canonical correlation of twins, however close") {
+    hr::cpu be{{.threads = 2}};
+    const auto twins = [&](const auto& policy, sample_kind kind, double size, hr::index_t queries, hr::index_t keys,
+                           hr::index_t heads, const oracle::distance_options& options = {}) {
+      std::ostringstream label;
+      label << "twins of " << to_string(kind) << " at " << size;
+      const auto sample = make_twins(kind, size, heads, queries, keys, seed() + static_cast<std::uint64_t>(keys));
+      compare<double>(be, policy, sample, label.str().c_str(), options, heads * heads);
+    };
+    for (const sample_kind kind : {sample_kind::random, sample_kind::rank_deficient, sample_kind::near_uniform})
+      for (const double size : {1e-3, 1e-6, 1e-9}) {
+        for (const hr::index_t t : {4, 16, 33, 64}) {
+          twins(hr::procrustes{}, kind, size, t, t, t > 40 ? 2 : 3);
+          twins(hr::canonical_correlation{}, kind, size, t, t, t > 40 ? 2 : 3);
+        }
+        if (size < 1e-8) {
+          twins(hr::procrustes{}, kind, size, 128, 128, 2);
+          twins(hr::canonical_correlation{}, kind, size, 128, 128, 2);
+        }
+        for (const auto& [queries, keys] : {std::pair<hr::index_t, hr::index_t>{9, 14}, {14, 9}, {2, 5}}) {
+          twins(hr::procrustes{.squared = true}, kind, size, queries, keys, 3, {.squared = true});
+          twins(hr::canonical_correlation{}, kind, size, queries, keys, 3);
+          twins(hr::canonical_correlation{.lambda = 1e-4}, kind, size, queries, keys, 3, {.lambda = 1e-4});
+          if (kind == sample_kind::random && queries > 2)
+            twins(hr::canonical_correlation{.kind = hr::whitening::half_dof}, kind, size, queries, keys, 3,
+                  {.kind = oracle::distance_options::half_dof});
+          if (queries > 2)
+            twins(hr::canonical_correlation{.kind = hr::whitening::truncated}, kind, size, queries, keys, 3,
+                  {.kind = oracle::distance_options::truncated});
+        }
+      }
+  }
+
+  TEST_CASE("both forms of procrustes and canonical correlation agree where one takes over from the other") {
+    // from one map to another: distances on both sides of 2e-3, the fast form above, the stable one below
+    const hr::index_t t = 16;
+    const auto ends = make_sample(sample_kind::random, 1, 2, t, t, seed());
+    const hr::index_t heads = 40;
+    attention_sample sample{1, heads, t, t, std::vector<double>(static_cast<std::size_t>(heads * t * t))};
+    for (hr::index_t h = 0; h < heads; ++h)
+      for (hr::index_t i = 0; i < t * t; ++i) {
+        const double share = static_cast<double>(h) / 160, a = ends.row(0, 0)[i], b = ends.row(1, 0)[i];
+        sample.row(h, 0)[i] = a + share * (b - a);
+      }
+    hr::cpu be{{.threads = 1}};
+    const auto check = [&](const auto& policy) {
+      const std::string name = name_of(policy);
+      const auto d = hr::pairwise(be, sample.view(), policy);
+      int below = 0, above = 0;
+      for (hr::index_t h = 1; h < heads; ++h) {
+        const auto a = wide_map(sample, sample.values.data(), 0), b = wide_map(sample, sample.values.data(), h);
+        const double expected = oracle::matrix_distance(name, a, b);
+        CHECK_MESSAGE(std::abs(d(0, h) - expected) <= 1e-10 * expected, name, " ", expected);
+        if (expected > 1e-3 && expected < 2e-3) ++below;
+        if (expected > 2e-3 && expected < 4e-3) ++above;
+      }
+      CHECK(below > 0);
+      CHECK(above > 0);
+    };
+    check(hr::procrustes{});
+    check(hr::canonical_correlation{});
+  }
+
+  TEST_CASE("products of split matrices have twice the digits") {
+    headred_test::detail::draws draw(seed(), 9);
+    for (const auto& [rows, inner, columns] :
+         {std::array<hr::index_t, 3>{1, 1, 1}, {3, 5, 2}, {17, 33, 19}, {40, 128, 64}, {9, 300, 9}})
+      for (const bool transposed : {false, true}) {
+        const auto size = [](hr::index_t n) { return static_cast<std::size_t>(n); };
+        std::vector<double> a(size(rows * inner)), a_low(a.size()), b(size(inner * columns)), b_low(b.size()),
+            c(size(rows * columns)), c_low(c.size()), scratch(size(2 * inner * (rows + columns)));
+        for (std::size_t i = 0; i < a.size(); ++i) a_low[i] = (a[i] = draw.score()) * 1e-17 * draw.uniform();
+        for (std::size_t i = 0; i < b.size(); ++i) b_low[i] = (b[i] = draw.score()) * 1e-17 * draw.uniform();
+        hr::detail::split_product({a.data(), a_low.data()}, transposed, {b.data(), b_low.data()}, rows, inner, columns,
+                                  {c.data(), c_low.data()}, scratch.data());
+        const auto largest = [](const std::vector<double>& x) {
+          return std::abs(
+              *std::max_element(x.begin(), x.end(), [](double p, double q) { return std::abs(p) < std::abs(q); }));
+        };
+        const double limit = 0x1p-75 * static_cast<double>(inner) * largest(a) * largest(b);
+        for (hr::index_t i = 0; i < rows; ++i)
+          for (hr::index_t j = 0; j < columns; ++j) {
+            oracle::twofold sum;
+            for (hr::index_t k = 0; k < inner; ++k) {
+              const auto at = size(transposed ? k * rows + i : i * inner + k), to = size(k * columns + j);
+              sum = sum + oracle::twofold(a[at], a_low[at]) * oracle::twofold(b[to], b_low[to]);
+            }
+            const auto at = size(i * columns + j);
+            CHECK(std::abs((sum - oracle::twofold(c[at], c_low[at])).high) <= limit);
+          }
+      }
   }
 
   TEST_CASE("options agree with the oracle") {

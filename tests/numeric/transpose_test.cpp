@@ -1,4 +1,4 @@
-#include <headred/numeric/transpose.hpp>
+#include <headred/simd/transpose.hpp>
 
 #include <vector>
 

@@ -20,11 +20,14 @@ struct bhattacharyya : detail::token_distance<bhattacharyya> {
   static detail::row_form prepare(double*, index_t, index_t, double sum, double) {
     return {detail::row_kind::regular, 0, sum};
   }
-  /// What enters the sum over keys: square roots, a unit vector.
-  static constexpr bool transforms_entries = true;
-  template <int Lanes, class Pack>
-  static HEADRED_INLINE Pack entry(const Pack& x) {
-    return detail::sqrt_of<Lanes>(x);
+  /// Square roots, a unit vector.
+  template <class Real>
+  static HEADRED_INLINE bool shape(const detail::column_block<Real>& rows, const detail::lane_doubles<Real>& sum,
+                                   double, bool*) {
+    using vec = typename detail::column_block<Real>::vec;
+    const vec unit = sum.reciprocal().narrow();
+    rows.apply([&](const vec& x) { return detail::sqrt_of<native_lanes<Real>>(x * unit); });
+    return false;
   }
   /// Bhattacharyya coefficient -> distance.
   template <int Lanes, class Pack>

@@ -50,7 +50,8 @@ struct canonical_correlation {
       throw argument_error("canonical_correlation: variance is " + number_text(variance) + ", expected 0.001 to 1");
     detail::prepare_matrices<Real>(*this, tasks, maps, work);
     detail::nuclear_pairs<Real>(
-        tasks, maps.heads(), maps.queries(), maps.keys(), work, [](double rest) { return rest; }, out);
+        tasks, maps, {.none = false, .kind = kind, .amount = kind == whitening::truncated ? variance : lambda}, work,
+        [](double rest) { return rest; }, out);
     return maps.queries() < maps.keys() ? status::underdetermined : status::converged;
   }
 };

@@ -22,15 +22,19 @@ struct cosine : detail::token_distance<cosine> {
                                   double /*epsilon*/) {
     return {detail::row_kind::regular, 0, std::sqrt(detail::inner_product(row, row, padded_keys))};
   }
-  /// Inner product of unit vectors -> distance.
-  template <int Lanes, class Pack>
-  static HEADRED_INLINE Pack finish(const Pack& product) {
-    using scalar = detail::lane_type<Pack>;
-    const Pack zero{}, one = detail::broadcast<Pack>(scalar(1));
-    return scalar(1) - detail::select_less(product, zero, zero, detail::select_less(one, product, one, product));
+  /// Unit vectors.
+  template <class Real>
+  static HEADRED_INLINE bool shape(const detail::column_block<Real>& rows, const detail::lane_doubles<Real>&, double,
+                                   bool*) {
+    using vec = typename detail::column_block<Real>::vec;
+    const auto [squares] = rows.template sums<1>([](const vec& x, vec* sum) { sum[0] += x * x; });
+    const vec unit = squares.root().reciprocal().narrow();
+    rows.apply([&](const vec& x) { return x * unit; });
+    return false;
   }
-  static constexpr bool close_above = true;
-  static constexpr double close_limit = 1 - 1e-3;
+  static constexpr bool linear = true;
+  static constexpr double slope = 1;
+  static constexpr double close_distance = 1e-3;
   /// |a - b|^2 / 2 for unit vectors.
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, .5 * detail::squared_difference<detail::row_scale::length>(a, b, keys));

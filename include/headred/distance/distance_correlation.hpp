@@ -8,40 +8,37 @@
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
-#include <headred/distance/sentence_maps.hpp>
+#include <headred/distance/read_columns.hpp>
 #include <headred/numeric/centred_distances.hpp>
 #include <headred/numeric/pair_tiles.hpp>
-#include <headred/numeric/transpose.hpp>
 #include <headred/numeric/vector_loops.hpp>
+#include <headred/simd/transpose.hpp>
 
 namespace headred {
 namespace detail {
 
 /// Entries of the centred distances that are summed at a time.
-inline constexpr index_t gram_chunk = 256;
+inline constexpr index_t gram_chunk = 128;
 
 /// Reused from sentence to sentence.
 template <class Real>
 struct correlation_workspace {
   struct worker {
-    grow_buffer<double> row;  // of one token
-    grow_buffer<Real> map;    // (T, padded keys): of one head
     centred_scratch<Real> centred;
-    grow_buffer<Real> slab, values;  // of the Gram matrix
-    grow_buffer<double> wide_maps;   // of a pair that is done again in double
-    centred_scratch<double> wide;
-    grow_buffer<double> wide_vectors, residual;
+    grow_buffer<Real> rows;        // of as many tokens as a pack has lanes
+    grow_buffer<Real> slab;        // of the Gram matrix
+    centred_scratch<double> wide;  // of a pair that is done again in double
+    grow_buffer<double> wide_rows, wide_maps, wide_vectors, residual;
 
     // All of it at once: which pairs are close differs from sentence to sentence, and no later one is to allocate.
     void reserve(index_t tokens, index_t keys, index_t columns) {
       const index_t row_size = padded<double, native_lanes<double>>(keys), entries = centred_entries(tokens);
-      row.get(keys);
-      map.get(tokens * keys);
       centred.reserve(tokens, keys);
+      rows.get((native_lanes<Real> + 1) * keys);
       slab.get(gram_chunk * columns);
-      values.get(columns * columns);
-      wide_maps.get(2 * tokens * row_size);
       wide.reserve(tokens, keys);
+      wide_rows.get((native_lanes<double> + 1) * keys);
+      wide_maps.get(2 * tokens * row_size);
       wide_vectors.get(2 * entries);
       residual.get(2 * tokens * (tokens + 1));
     }
@@ -51,6 +48,32 @@ struct correlation_workspace {
   grow_buffer<double> sums;   // (groups, columns, columns)
   std::vector<unsigned char> zero;
 };
+
+/// The centred distances of head h: what centred_slab makes of its rows divided by their sums.
+template <class Real>
+bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_scratch<Real>& scratch, Real* rows,
+                  Real* vector) {
+  constexpr int lanes = native_lanes<Real>;
+  using vec = pack<Real, lanes>;
+  const index_t tokens = maps.queries(), keys = maps.keys(), columns = slab_columns<Real>(tokens);
+  Real* slab = scratch.slab.get(keys * columns);
+  double size = 0;
+  for (index_t t = 0; t < columns; t += lanes) {
+    const int count = static_cast<int>(std::clamp<index_t>(tokens - t, 0, lanes));
+    const auto sum = read_columns<Real>(
+        maps, count,
+        [&](int l) {
+          return row_place{h, t + l};
+        },
+        rows, slab + t, columns, [](int) {});
+    const vec unit = sum.reciprocal().narrow();
+    const column_block<Real> block{slab + t, columns, keys};
+    block.apply([&](const vec& x) { return x * unit; });
+    const auto [squares] = block.template sums<1>([](const vec& x, vec* total) { total[0] += x * x; });
+    for (int l = 0; l < lanes; ++l) size += squares[l];
+  }
+  return centred_slab(tokens, keys, size, unbiased, scratch, vector);
+}
 
 }  // namespace detail
 
@@ -87,15 +110,10 @@ struct distance_correlation {
     for (auto& own : work.workers) own.reserve(tokens, keys, columns);
     tasks.run(heads, [&](index_t h, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
-      Real* map = own.map.get(tokens * keys);
-      double* row = own.row.get(keys);
-      for (index_t t = 0; t < tokens; ++t) {
-        if (!maps.read_row(h, t, row)) std::fill(row, row + keys, 0.0);
-        for (index_t k = 0; k < keys; ++k) map[t * keys + k] = static_cast<Real>(row[k]);
-      }
       Real* vector = vectors + h * stride;
       std::fill(vector + entries, vector + stride, Real(0));
-      const bool any = centred_distances(map, tokens, keys, unbiased, own.centred, vector);
+      const bool any =
+          centred_head(maps, h, unbiased, own.centred, own.rows.get((native_lanes<Real> + 1) * keys), vector);
       work.zero[static_cast<std::size_t>(h)] = any ? 0 : 1;
     });
 
@@ -106,45 +124,56 @@ struct distance_correlation {
     tasks.run(groups, [&](index_t g, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
       double* sum = sums + g * columns * columns;
-      std::fill(sum, sum + columns * columns, 0.0);
       Real* slab = own.slab.get(gram_chunk * columns);
-      Real* values = own.values.get(columns * columns);
-      for (index_t c = chunks * g / groups; c < chunks * (g + 1) / groups; ++c) {
+      const index_t first = chunks * g / groups;
+      for (index_t c = first; c < chunks * (g + 1) / groups; ++c) {
         const index_t begin = c * gram_chunk, count = std::min(gram_chunk, entries - begin);
         transpose(vectors + begin, stride, heads, count, slab, columns);
-        pair_tiles<product_terms, Real>(slab, nullptr, count, columns, values);
-        for (index_t i = 0; i + 1 < heads; ++i)
-          for (index_t j = i + 1; j < heads; ++j) sum[i * columns + j] += static_cast<double>(values[i * columns + j]);
+        pair_sums<Real, native_lanes<Real>> sink{sum, columns, c == first};
+        walk_pair_tiles<product_terms, Real>(slab, nullptr, 1, count, columns, heads, sink);
       }
     });
+    const bool any_zero = std::find(work.zero.begin(), work.zero.end(), 1) != work.zero.end();
     tasks.run(heads, [&](index_t i, int worker) {
+      auto& own = work.workers[static_cast<std::size_t>(worker)];
+      const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0;
+      const double* products = sum_groups(sums, groups, columns, heads, i);
       out(i, i) = 0;
-      for (index_t j = i + 1; j < heads; ++j) {
-        double product = 0;
-        for (index_t g = 0; g < groups; ++g) product += sums[(g * columns + i) * columns + j];
-        const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0,
-                   zero_j = work.zero[static_cast<std::size_t>(j)] != 0;
-        double d = 0;
-        if (zero_i || zero_j) {
-          d = zero_i == zero_j ? 0 : 1;
-        } else {
-          d = finish<Real>(product, maps, i, j, work.workers[static_cast<std::size_t>(worker)], vectors + i * stride,
-                           vectors + j * stride, entries);
+      constexpr int wide = native_lanes<double>;
+      using doubles = pack<double, wide>;
+      for (index_t begin = (i + 1) / wide * wide; begin < heads; begin += wide) {
+        const doubles product = load<doubles>(products + begin);
+        double fast[wide];
+        store(fast, unbiased ? 1. - product : 1. - sqrt_of<wide>(product));
+        for (index_t j = std::max(begin, i + 1); j < std::min(begin + wide, heads); ++j) {
+          double d = fast[j - begin];
+          const bool zero_j = any_zero && work.zero[static_cast<std::size_t>(j)] != 0;
+          if (zero_i || zero_j) {
+            d = zero_i == zero_j ? 0 : 1;
+          } else if (!(products[j] > lowest<Real> && products[j] < 1 - close_limit)) {
+            d = careful<Real>(products[j], maps, i, j, own, vectors + i * stride, vectors + j * stride, entries);
+          }
+          out(i, j) = out(j, i) = d;
         }
-        out(i, j) = out(j, i) = d;
       }
     });
     return status::converged;
   }
 
  private:
-  /// Inner product of unit vectors -> distance. Done again where the product's rounding would show: from the vectors,
-  /// or from the maps where that of the vectors would.
+  /// Nearer to identity than this, products of unit vectors have lost too many digits.
+  static constexpr double close_limit = 4e-3;
+  /// Nearer to 0 than this, the root magnifies their errors.
+  template <class Real>
+  static constexpr double lowest = sizeof(Real) == 8 ? 0 : 2e-3;
+
+  /// Inner product of unit vectors -> distance, where its rounding would show: again from the vectors, or from the maps
+  /// where that of the vectors would.
   template <class Real, class Worker>
-  double finish(double product, const detail::sentence_maps& maps, index_t i, index_t j, Worker& own, const Real* a,
-                const Real* b, index_t entries) const {
+  double careful(double product, const detail::sentence_maps& maps, index_t i, index_t j, Worker& own, const Real* a,
+                 const Real* b, index_t entries) const {
     const double rest = 1 - product;
-    if (rest < 4e-3) {
+    if (rest <= close_limit) {
       double e = 0;
       for (index_t k = 0; k < entries; ++k) {
         const double d = static_cast<double>(a[k]) - static_cast<double>(b[k]);
@@ -155,8 +184,7 @@ struct distance_correlation {
       return unbiased ? e : e / (1 + std::sqrt(1 - e));
     }
     if (unbiased) return std::clamp(rest, 0.0, 1.0);
-    // the root magnifies errors near 0
-    if (product < (sizeof(Real) == 8 ? 0 : 2e-3)) product = wide_product(maps, i, j, own);
+    if (product < lowest<Real>) product = wide_product(maps, i, j, own);
     return 1 - std::sqrt(std::clamp(product, 0.0, 1.0));
   }
 
@@ -173,14 +201,11 @@ struct distance_correlation {
   template <class Worker>
   double wide_product(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
     using namespace detail;
-    const index_t tokens = maps.queries(), keys = maps.keys(), entries = centred_entries(tokens);
-    double* map = own.wide_maps.get(tokens * keys);
+    const index_t keys = maps.keys(), entries = centred_entries(maps.queries());
+    double* rows = own.wide_rows.get((native_lanes<double> + 1) * keys);
     double* vectors = own.wide_vectors.get(2 * entries);
-    for (const index_t side : {0, 1}) {
-      for (index_t t = 0; t < tokens; ++t)
-        if (!maps.read_row(side == 0 ? i : j, t, map + t * keys)) std::fill(map + t * keys, map + (t + 1) * keys, 0.0);
-      centred_distances(map, tokens, keys, unbiased, own.wide, vectors + side * entries);
-    }
+    centred_head(maps, i, unbiased, own.wide, rows, vectors);
+    centred_head(maps, j, unbiased, own.wide, rows, vectors + entries);
     return dot(vectors, vectors + entries, entries);
   }
 };

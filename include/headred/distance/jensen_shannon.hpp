@@ -20,6 +20,15 @@ struct jensen_shannon : detail::token_distance<jensen_shannon> {
   static detail::row_form prepare(double*, index_t, index_t, double sum, double) {
     return {detail::row_kind::regular, 0, sum};
   }
+  /// Rows that sum to 1.
+  template <class Real>
+  static HEADRED_INLINE bool shape(const detail::column_block<Real>& rows, const detail::lane_doubles<Real>& sum,
+                                   double, bool*) {
+    using vec = typename detail::column_block<Real>::vec;
+    const vec unit = sum.reciprocal().narrow();
+    rows.apply([&](const vec& x) { return x * unit; });
+    return false;
+  }
   /// Divergence in bits -> distance.
   template <int Lanes, class Pack>
   static HEADRED_INLINE Pack finish(const Pack& divergence) {

@@ -36,16 +36,34 @@ struct pearson : detail::token_distance<pearson> {
     if (norm <= 16 * epsilon * std::sqrt(squares)) return {detail::row_kind::constant, mean, 1};
     return {detail::row_kind::regular, mean, norm};
   }
-  /// Correlation -> distance.
-  template <int Lanes, class Pack>
-  static HEADRED_INLINE Pack finish(const Pack& r) {
-    using scalar = detail::lane_type<Pack>;
-    const Pack one = detail::broadcast<Pack>(scalar(1));
-    const Pack inside = detail::select_less(r, -one, -one, detail::select_less(one, r, one, r));
-    return scalar(.5) * (scalar(1) - inside);
+  /// Centred unit vectors: the mean is taken away twice, since the first time it is rounded to Real.
+  template <class Real>
+  static HEADRED_INLINE bool shape(const detail::column_block<Real>& rows, const detail::lane_doubles<Real>& sum,
+                                   double epsilon, bool* doubtful) {
+    using vec = typename detail::column_block<Real>::vec;
+    using doubles = typename detail::lane_doubles<Real>::doubles;
+    const double keys = static_cast<double>(rows.keys);
+    const vec mean = sum.map([&](const doubles& x) { return x / keys; }).narrow();
+    const auto [rest, squares] = rows.template sums<2>([&](const vec& x, vec* total) {
+      const vec d = x - mean;
+      total[0] += d;
+      total[1] += d * d;
+    });
+    const auto left = rest.map([&](const doubles& d, const doubles& d2) { return d2 - d * d / keys; }, squares);
+    // clearly not constant: |x - mean| > 64 eps |x|, |x|^2 = |x - mean|^2 + sum^2 / keys
+    bool any = false;
+    for (int l = 0; l < detail::lane_doubles<Real>::parts * detail::lane_doubles<Real>::wide; ++l) {
+      doubtful[l] = !(left[l] > 4096 * epsilon * epsilon * (left[l] + sum[l] * sum[l] / keys));
+      any = any || doubtful[l];
+    }
+    const vec unit = left.root().reciprocal().narrow();
+    const vec second = rest.map([&](const doubles& d) { return d / keys; }).narrow();
+    rows.apply([&](const vec& x) { return ((x - mean) - second) * unit; });
+    return any;
   }
-  static constexpr bool close_above = true;
-  static constexpr double close_limit = 1 - 2e-3;
+  static constexpr bool linear = true;
+  static constexpr double slope = .5;
+  static constexpr double close_distance = 1e-3;
   /// |a - b|^2 / 4 for centred unit vectors.
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, .25 * detail::squared_difference<detail::row_scale::centred_length>(a, b, keys));

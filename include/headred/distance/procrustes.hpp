@@ -36,8 +36,7 @@ struct procrustes {
     detail::prepare_matrices<Real>(*this, tasks, maps, work);
     const bool square = squared;
     detail::nuclear_pairs<Real>(
-        tasks, maps.heads(), maps.queries(), maps.keys(), work,
-        [square](double rest) { return square ? rest * (2 - rest) : rest; }, out);
+        tasks, maps, {}, work, [square](double rest) { return square ? rest * (2 - rest) : rest; }, out);
     return status::converged;
   }
 };

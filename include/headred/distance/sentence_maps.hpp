@@ -15,7 +15,7 @@
 #include <headred/core/head_layout.hpp>
 #include <headred/core/number_text.hpp>
 #include <headred/core/view.hpp>
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred {
 
@@ -42,25 +42,41 @@ using default_precision =
 
 namespace detail {
 
-/// keys elements from `from`, `step` elements apart (or at the positions `at`), widened and scaled.
-using row_reader = void (*)(const void* from, index_t step, const index_t* at, index_t keys, double scale, double* row);
+/// keys elements from `from`, `step` elements apart (or at the positions `at`), scaled and brought to Real.
+template <class Real>
+using row_reader = void (*)(const void* from, index_t step, const index_t* at, index_t keys, double scale, Real* row);
 
-template <class T>
-void read_elements(const void* from, index_t step, const index_t* at, index_t keys, double scale, double* row) {
+template <class T, class Real>
+void read_elements(const void* from, index_t step, const index_t* at, index_t keys, double scale, Real* row) {
   const T* x = static_cast<const T*>(from);
-  const auto widen = [scale](T value) {
+  const auto value_of = [scale](T element) {
+    double wide = 0;
     if constexpr (std::same_as<T, float16> || std::same_as<T, bfloat16>) {
-      return static_cast<double>(static_cast<float>(value)) * scale;
+      wide = static_cast<double>(static_cast<float>(element)) * scale;
     } else {
-      return static_cast<double>(value) * scale;
+      wide = static_cast<double>(element) * scale;
+    }
+    if constexpr (sizeof(Real) == 8) {
+      return wide;
+    } else {
+      const float value = static_cast<float>(wide);
+      // what is not 0 stays so, and keeps its sign: rows are judged by that
+      constexpr float least = std::numeric_limits<float>::min();
+      return value == 0 && wide != 0 ? (wide < 0 ? -least : least) : value;
     }
   };
   if (at != nullptr) {
-    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[at[k] * step]);
+    for (index_t k = 0; k < keys; ++k) row[k] = value_of(x[at[k] * step]);
   } else if (step == 1) {
-    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[k]);
+    if constexpr (std::same_as<T, Real>) {
+      if (scale == 1) {
+        std::copy(x, x + keys, row);
+        return;
+      }
+    }
+    for (index_t k = 0; k < keys; ++k) row[k] = value_of(x[k]);
   } else {
-    for (index_t k = 0; k < keys; ++k) row[k] = widen(x[k * step]);
+    for (index_t k = 0; k < keys; ++k) row[k] = value_of(x[k * step]);
   }
 }
 
@@ -110,20 +126,65 @@ class sentence_maps {
   /// Row t of head h into `row[0..keys)` as it was given; returns its sum, 0 for a row of zeros (nothing attended).
   /// Throws data_error for entries that are not finite or negative and for a sum off from 1 by more than the tolerance.
   double read_raw_row(index_t h, index_t t, double* row) const {
-    const map& m = heads_[static_cast<std::size_t>(h)];
-    if (h >= single_heads_) t = permuted_[static_cast<std::size_t>(t)];
-    const index_t at = query_at_.empty() ? t : query_at_[static_cast<std::size_t>(t)];
-    // the same head's next row lies elsewhere than the next head's, which is read first
-    prefetch(m.data + (at + 1) * m.row_bytes, m.row_bytes);
-    read_(m.data + at * m.row_bytes, m.step, key_at_.empty() ? nullptr : key_at_.data(), keys_, scale_, row);
-    const auto [sum, least] = sum_and_least(row);
+    read_(row_begin(h, t), heads_[static_cast<std::size_t>(h)].step, positions(), keys_, scale_, row);
+    const auto [sum, least] = sum_and_least(row, keys_);
     if (!(std::abs(sum - 1) <= tolerance_) || least < 0) {
       if (sum == 0 && least >= 0) return 0;
       fail(h, t, row, sum);
     }
     return sum;
   }
-  /// The same, divided by its sum; false for a row of zeros.
+  /// Row t of head h in Real, unchecked: in place where it is stored so, else in `row`. What is not 0 does not become 0.
+  template <class Real>
+  const Real* row_in(index_t h, index_t t, Real* row) const {
+    const map& m = heads_[static_cast<std::size_t>(h)];
+    const unsigned char* from = row_begin(h, t);
+    if (plain_ == (sizeof(Real) == 8 ? element::wide : element::narrow) && m.step == 1 && scale_ == 1 &&
+        key_at_.empty())
+      return reinterpret_cast<const Real*>(from);
+    if constexpr (sizeof(Real) == 8) {
+      read_(from, m.step, positions(), keys_, scale_, row);
+    } else {
+      read_narrow_(from, m.step, positions(), keys_, scale_, row);
+    }
+    return row;
+  }
+  /// Asks for row t of head h, which will be read soon: rows of one token lie far from each other.
+  void prefetch([[maybe_unused]] index_t h, [[maybe_unused]] index_t t) const {
+#if defined(__GNUC__) || defined(__clang__)
+    const unsigned char* from = row_begin(h, t);
+    const index_t bytes = heads_[static_cast<std::size_t>(h)].step == 1 ? keys_ * element_bytes_ : 0;
+    for (index_t i = 0; i < bytes && i < 4096; i += 64) __builtin_prefetch(from + i);
+#endif
+  }
+  /// For a row whose sum in Real is not near 1: what read_raw_row says and throws of it.
+  double checked_sum(index_t h, index_t t) const {
+    const map& m = heads_[static_cast<std::size_t>(h)];
+    const unsigned char* from = row_begin(h, t);
+    constexpr index_t piece = 64;
+    double part[piece], sum = 0, least = 0;
+    for (index_t k = 0; k < keys_; k += piece) {
+      const index_t count = std::min(piece, keys_ - k);
+      if (key_at_.empty()) {
+        read_(from + k * m.step * element_bytes_, m.step, nullptr, count, scale_, part);
+      } else {
+        read_(from, m.step, positions() + k, count, scale_, part);
+      }
+      const auto [more, smallest] = sum_and_least(part, count);
+      sum += more;
+      least = std::min(least, smallest);
+    }
+    if (!(std::abs(sum - 1) <= tolerance_) || least < 0) {
+      if (sum == 0 && least >= 0) return 0;
+      std::vector<double> row(static_cast<std::size_t>(keys_));
+      read_(from, m.step, positions(), keys_, scale_, row.data());
+      fail(h, t, row.data(), sum);
+    }
+    return sum;
+  }
+  /// What a row's sum may be off from 1.
+  double tolerance() const { return tolerance_; }
+  /// The row divided by its sum; false for a row of zeros.
   bool read_row(index_t h, index_t t, double* row) const {
     const double sum = read_raw_row(h, t, row);
     if (sum == 0) return false;
@@ -175,7 +236,10 @@ class sentence_maps {
                            ", expected a number in [0,1)");
     scale_ = options.scale;
     tolerance_ = options.sum_tolerance;
-    read_ = &read_elements<T>;
+    read_ = &read_elements<T, double>;
+    read_narrow_ = &read_elements<T, float>;
+    element_bytes_ = static_cast<index_t>(sizeof(T));
+    plain_ = std::same_as<T, double> ? element::wide : std::same_as<T, float> ? element::narrow : element::other;
     heads_.clear();
     rows_ = cols_ = -1;
   }
@@ -214,22 +278,23 @@ class sentence_maps {
                         " queries and " + std::to_string(keys_) + " keys are more than memory can hold");
   }
 
-  static void prefetch([[maybe_unused]] const unsigned char* from, [[maybe_unused]] index_t bytes) {
-#if defined(__GNUC__) || defined(__clang__)
-    for (index_t i = 0; i < bytes && i < 4096; i += 64) __builtin_prefetch(from + i);
-#endif
+  const unsigned char* row_begin(index_t h, index_t t) const {
+    const map& m = heads_[static_cast<std::size_t>(h)];
+    if (h >= single_heads_) t = permuted_[static_cast<std::size_t>(t)];
+    return m.data + (query_at_.empty() ? t : query_at_[static_cast<std::size_t>(t)]) * m.row_bytes;
   }
+  const index_t* positions() const { return key_at_.empty() ? nullptr : key_at_.data(); }
 
   struct row_statistics {
     double sum, least;
   };
   /// In an order that depends on the number of keys alone.
-  row_statistics sum_and_least(const double* row) const {
+  static row_statistics sum_and_least(const double* row, index_t keys) {
     constexpr int lanes = native_lanes<double>, packs = 8 / lanes;
     using vec = pack<double, lanes>;
     vec sum[packs]{}, least[packs]{};
     index_t k = 0;
-    for (; k + 8 <= keys_; k += 8)
+    for (; k + 8 <= keys; k += 8)
       for (int i = 0; i < packs; ++i) {
         const vec x = load<vec>(row + k + i * lanes);
         sum[i] += x;
@@ -241,7 +306,7 @@ class sentence_maps {
         all.sum += sum[i][l];
         all.least = std::min(all.least, least[i][l]);
       }
-    for (; k < keys_; ++k) {
+    for (; k < keys; ++k) {
       all.sum += row[k];
       all.least = std::min(all.least, row[k]);
     }
@@ -282,7 +347,10 @@ class sentence_maps {
   const head_layout* layout_ = nullptr;
   std::vector<map> heads_;
   std::vector<index_t> query_at_, key_at_;  // valid positions, where a mask gave them
-  row_reader read_ = nullptr;
+  row_reader<double> read_ = nullptr;
+  row_reader<float> read_narrow_ = nullptr;
+  index_t element_bytes_ = 0;
+  enum class element { wide, narrow, other } plain_ = element::other;
   index_t rows_ = -1, cols_ = -1;
   std::vector<index_t> permuted_;
   index_t single_heads_ = 0;  // heads from here on are permuted ones

@@ -2,61 +2,37 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <vector>
 
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
 #include <headred/distance/policy.hpp>
-#include <headred/distance/row_forms.hpp>
-#include <headred/distance/sentence_maps.hpp>
-#include <headred/numeric/pair_tiles.hpp>
-#include <headred/numeric/transpose.hpp>
+#include <headred/distance/token_block.hpp>
 
 namespace headred::detail {
 
-/// What a row is to a token-level distance. Zero rows come before every other rule.
-enum class row_kind : unsigned char { regular, constant, zero };
-
-/// Its kind, and the shift and scale that make (x - shift) / scale of it.
-struct row_form {
-  row_kind kind;
-  double shift, scale;
-};
-
 /// Reused from sentence to sentence.
-template <class Real>
+template <class Distance, class Real>
 struct token_workspace {
   struct worker {
-    grow_buffer<double> rows;   // (N, padded keys): rows of one token as given
-    grow_buffer<Real> entries;  // (N, padded keys): what of them enters the sums over keys
-    grow_buffer<Real> slab;     // (keys, columns): the same transposed
-    grow_buffer<Real> table;    // (chunks, columns)
-    grow_buffer<Real> values;   // (columns, columns)
-    grow_buffer<Real> line;     // (columns)
-    std::vector<row_form> forms;
-
-    // All of it at once, so that no later sentence allocates, whichever worker its tasks go to.
-    template <class Op>
-    void reserve(index_t heads, index_t keys) {
-      const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, native_lanes<Real>>(keys);
-      rows.get(heads * row_size);
-      entries.get(heads * row_size);
-      slab.get(keys * columns);
-      if (Op::tabulated) table.get((keys + Op::chunk - 1) / Op::chunk * columns);
-      values.get(columns * columns);
-      line.get(columns);
-      forms.reserve(static_cast<std::size_t>(heads));
-    }
+    token_block<Distance, Real> block;
+    grow_buffer<Real> table;  // (tokens, chunks, columns)
   };
   std::vector<worker> workers;
-  grow_buffer<double> sums;  // (groups, columns, columns)
+  grow_buffer<double> sums;               // (groups, columns, columns)
+  std::vector<unsigned char> close_rows;  // heads that are close to a later one
 };
 
 /// Tokens are summed in this many groups, whatever the number of threads, and the groups in order.
 inline index_t token_groups(index_t queries, index_t heads) {
-  return std::clamp<index_t>(queries / 4, 1, heads <= 256 ? 16 : 4);
+  return std::clamp<index_t>(queries / 8, 1, heads <= 256 ? 16 : 4);
+}
+
+/// Distance of two rows at least one of which is not regular.
+template <class Distance>
+double special_distance(row_kind a, row_kind b) {
+  if (a == b) return 0;
+  return a == row_kind::zero || b == row_kind::zero ? 1 : Distance::one_constant;
 }
 
 /// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys.
@@ -75,144 +51,209 @@ void fill_table(const Real* slab, index_t keys, index_t columns, Real* table) {
     }
 }
 
-/// Prepares the rows of one token: own.rows as given, own.forms, own.slab. Returns whether a row is not regular.
+/// Turns tiles of sums over keys into distances and adds those of a block of tokens to the sums in double: in Real over
+/// the block, pairs of close rows by their stable form in double.
 template <class Distance, class Real>
-bool prepare_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own) {
-  constexpr int wide = native_lanes<double>, lanes = native_lanes<Real>;
-  using doubles = pack<double, wide>;
+class distance_sums {
+  static constexpr int lanes = native_lanes<Real>, most = 3 * 8;
   using vec = pack<Real, lanes>;
-  const index_t heads = maps.heads(), keys = maps.keys();
-  const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, lanes>(keys);
-  double* rows = own.rows.get(heads * row_size);
-  Real* entries = own.entries.get(heads * row_size);
-  own.forms.resize(static_cast<std::size_t>(heads));
-  bool special = false;
-  for (index_t h = 0; h < heads; ++h) {
-    double* row = rows + h * row_size;
-    Real* entry = entries + h * row_size;
-    std::fill(row + keys, row + row_size, 0.0);
-    const double sum = maps.read_raw_row(h, token, row);
-    row_form& form = own.forms[static_cast<std::size_t>(h)];
-    form = sum == 0
-               ? row_form{row_kind::zero, 0, 1}
-               : Distance::prepare(row, keys, row_size, sum, static_cast<double>(std::numeric_limits<Real>::epsilon()));
-    special = special || form.kind != row_kind::regular;
-    const double unit = 1 / form.scale;
-    for (index_t k = 0; k < row_size; k += wide)
-      store_converted(entry + k, (load<doubles>(row + k) - form.shift) * unit);
-    if constexpr (Distance::transforms_entries)
-      for (index_t k = 0; k < row_size; k += lanes)
-        store(entry + k, Distance::template entry<lanes>(load<vec>(entry + k)));
-  }
-  transpose(entries, row_size, heads, keys, own.slab.get(keys * columns), columns);
-  return special;
-}
 
-/// One token: all row distances of it are added to `sums`, or put there if it is the first.
-template <class Distance, class Real>
-void add_token(const sentence_maps& maps, index_t token, typename token_workspace<Real>::worker& own, double* sums,
-               bool first) {
-  using terms = typename Distance::terms;
-  constexpr int wide = native_lanes<double>, lanes = native_lanes<Real>;
-  using doubles = pack<double, wide>;
-  using vec = pack<Real, lanes>;
-  const index_t heads = maps.heads(), keys = maps.keys();
-  const index_t columns = slab_columns<Real>(heads), row_size = padded<Real, lanes>(keys);
-  const bool special = prepare_token<Distance, Real>(maps, token, own);
-  const Real* slab = own.slab.get(keys * columns);
-  const double* rows = own.rows.get(heads * row_size);
-  Real* table = nullptr;
-  if constexpr (terms::tabulated) {
-    table = own.table.get((keys + terms::chunk - 1) / terms::chunk * columns);
-    fill_table<terms>(slab, keys, columns, table);
+ public:
+  distance_sums(token_block<Distance, Real>& block, index_t heads, double* sums)
+      : block_(block), heads_(heads), sums_{sums, block.columns(), false} {
+    for (int l = 0; l < lanes; ++l) lane_[l] = static_cast<Real>(l);
   }
-  Real* values = own.values.get(columns * columns);
-  pair_tiles<terms, Real>(slab, table, keys, columns, values);
 
-  const auto scaled = [&](index_t h) {
-    const row_form& form = own.forms[static_cast<std::size_t>(h)];
-    return scaled_row{rows + h * row_size, form.shift, form.scale};
-  };
-  // how far a sum is beyond the limit of what counts as close
-  constexpr Real limit = static_cast<Real>(Distance::close_limit);
-  const auto excess = [&](const auto& x) { return Distance::close_above ? x - limit : limit - x; };
-  Real* line = own.line.get(columns);
-  for (index_t i = 0; i + 1 < heads; ++i) {
-    const Real* value = values + i * columns;
+  template <int Rows, int Packs>
+  HEADRED_INLINE void take(index_t i, index_t j, index_t u, const Real* total) {
+    static_assert(Rows * Packs <= most);
+    if (u == 0) std::fill(distances_, distances_ + Rows * Packs * lanes, Real(0));
+    const bool partial = j < i + Rows || j + Packs * lanes > heads_;
     vec nearest = broadcast<vec>(Real(-1));
-    for (index_t j = (i + 1) / lanes * lanes; j < heads; j += lanes) {
-      vec x = load<vec>(value + j);
-      if (j <= i)
-        for (int l = 0; l <= i - j; ++l) x[l] = Real(.5);  // not pairs of this row
-      store(line + j, Distance::template finish<lanes>(x));
-      const vec beyond = excess(x);
-      nearest = select_less(nearest, beyond, beyond, nearest);
-    }
-    bool close = false;
-    for (int l = 0; l < lanes; ++l) close = close || nearest[l] > 0;
-    if (close)
-      for (index_t j = i + 1; j < heads; ++j)
-        if (excess(value[j]) > 0) line[j] = static_cast<Real>(Distance::stable(scaled(i), scaled(j), keys));
-    if (special) {
-      const row_kind a = own.forms[static_cast<std::size_t>(i)].kind;
-      for (index_t j = i + 1; j < heads; ++j) {
-        const row_kind b = own.forms[static_cast<std::size_t>(j)].kind;
-        if (a == row_kind::regular && b == row_kind::regular) continue;
-        if (a == b) {
-          line[j] = 0;
-        } else {
-          line[j] = a == row_kind::zero || b == row_kind::zero ? Real(1) : static_cast<Real>(Distance::one_constant);
-        }
+    for (int r = 0; r < Rows; ++r)
+      for (int c = 0; c < Packs; ++c) {
+        vec beyond = excess(load<vec>(total + (r * Packs + c) * lanes));
+        if (partial) beyond = among_pairs(i + r, j + c * lanes, beyond);
+        nearest = select_less(nearest, beyond, beyond, nearest);
       }
+    if (block_.special(u) || any_positive(nearest)) return take_apart<Rows, Packs>(i, j, u, total);
+    for (int at = 0; at < Rows * Packs * lanes; at += lanes)
+      store(distances_ + at, load<vec>(distances_ + at) + Distance::template finish<lanes>(load<vec>(total + at)));
+  }
+  template <int Rows, int Packs>
+  HEADRED_INLINE void done(index_t i, index_t j) const {
+    sums_.template take<Rows, Packs>(i, j, 0, distances_);
+  }
+
+ private:
+  // how far a sum is beyond the limit of what counts as close
+  static HEADRED_INLINE vec excess(const vec& x) {
+    constexpr Real limit = static_cast<Real>(Distance::close_limit);
+    return Distance::close_above ? x - limit : limit - x;
+  }
+  static HEADRED_INLINE bool any_positive(const vec& x) {
+    const vec zero{}, one = broadcast<vec>(Real(1));
+    return lane_total<Real, lanes>(select_less(zero, x, one, zero)) != 0;
+  }
+  /// -1 in the lanes that are not pairs i < j.
+  HEADRED_INLINE vec among_pairs(index_t i, index_t j, const vec& x) const {
+    const vec no = broadcast<vec>(Real(-1));
+    const vec after = broadcast<vec>(static_cast<Real>(std::clamp<index_t>(i - j, -1, lanes)));
+    const vec end = broadcast<vec>(static_cast<Real>(std::clamp<index_t>(heads_ - j, 0, lanes)));
+    return select_less(after, lane_, select_less(lane_, end, x, no), no);
+  }
+
+  /// The same pair by pair.
+  template <int Rows, int Packs>
+  void take_apart(index_t i, index_t j, index_t u, const Real* total) {
+    for (int r = 0; r < Rows && i + r < heads_; ++r)
+      for (int c = 0; c < Packs; ++c) {
+        const int at = (r * Packs + c) * lanes;
+        const vec x = load<vec>(total + at), beyond = excess(x);
+        vec found = Distance::template finish<lanes>(x);
+        for (int l = 0; l < lanes; ++l) {
+          const index_t a = i + r, b = j + c * lanes + l;
+          if (b <= a || b >= heads_) continue;
+          const row_kind kind_a = block_.kind(u, a), kind_b = block_.kind(u, b);
+          if (kind_a != row_kind::regular || kind_b != row_kind::regular) {
+            found[l] = static_cast<Real>(special_distance<Distance>(kind_a, kind_b));
+          } else if (beyond[l] > 0) {
+            found[l] = 0;
+            sums_.sums[a * sums_.columns + b] +=
+                Distance::stable(block_.wide_row(u, a), block_.wide_row(u, b), block_.keys());
+          }
+        }
+        store(distances_ + at, load<vec>(distances_ + at) + found);
+      }
+  }
+
+  token_block<Distance, Real>& block_;
+  index_t heads_;
+  pair_sums<Real, lanes> sums_;
+  vec lane_{};
+  alignas(64) Real distances_[most * lanes];
+};
+
+/// Adds a block of tokens to `sums`: distances, or sums over keys where the distance is linear in them.
+template <class Distance, class Real>
+void add_block(typename token_workspace<Distance, Real>::worker& own, index_t count, index_t heads, index_t keys,
+               double* sums, bool first) {
+  using terms = typename Distance::terms;
+  auto& block = own.block;
+  const index_t columns = block.columns();
+  if constexpr (Distance::linear) {
+    pair_sums<Real, native_lanes<Real>> sink{sums, columns, first};
+    walk_pair_tiles<terms, Real>(block.slab(), nullptr, 1, count * keys, columns, heads, sink);
+    // rows that are not regular are zeros there: their sums are set right
+    for (index_t u = 0; u < count; ++u)
+      if (block.special(u))
+        for (index_t i = 0; i + 1 < heads; ++i)
+          for (index_t j = i + 1; j < heads; ++j) {
+            const row_kind a = block.kind(u, i), b = block.kind(u, j);
+            if (a != row_kind::regular || b != row_kind::regular)
+              sums[i * columns + j] += 1 - special_distance<Distance>(a, b) / Distance::slope;
+          }
+  } else {
+    if (first) std::fill(sums, sums + columns * columns, 0.0);
+    Real* table = nullptr;
+    if constexpr (terms::tabulated) {
+      const index_t chunks = (keys + terms::chunk - 1) / terms::chunk;
+      table = own.table.get(block_tokens(keys) * chunks * columns);
+      for (index_t u = 0; u < count; ++u)
+        fill_table<terms>(block.slab() + u * keys * columns, keys, columns, table + u * chunks * columns);
     }
-    double* sum = sums + i * columns;  // whole packs: what is added at j <= i is never read
-    for (index_t j = (i + 1) / lanes * lanes; j < heads; j += wide) {
-      const doubles d = load_converted<doubles>(line + j);
-      store(sum + j, first ? d : load<doubles>(sum + j) + d);
-    }
+    distance_sums<Distance, Real> sink(block, heads, sums);
+    walk_pair_tiles<terms, Real>(block.slab(), table, count, keys, columns, heads, sink);
   }
 }
 
 /// out (N,N): the mean over the sentence's query rows; computed in Real, close pairs in double.
 /// Cost: N^2/2 T S terms of the distance, in memory O(groups N^2 + workers N S).
 template <class Distance, class Real, class Runner>
-void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Real>& work, tensor_view<double, 2> out) {
-  const index_t heads = maps.heads(), queries = maps.queries(), columns = slab_columns<Real>(heads);
-  const index_t groups = token_groups(queries, heads);
+void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Distance, Real>& work,
+                 tensor_view<double, 2> out) {
+  const index_t heads = maps.heads(), queries = maps.queries(), keys = maps.keys();
+  const index_t columns = slab_columns<Real>(heads), groups = token_groups(queries, heads);
+  const double count = static_cast<double>(queries);
   work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
-  for (auto& own : work.workers) own.template reserve<typename Distance::terms>(heads, maps.keys());
+  for (auto& own : work.workers) {
+    own.block.reserve(heads, keys);
+    if constexpr (Distance::terms::tabulated)
+      own.table.get(block_tokens(keys) * ((keys + Distance::terms::chunk - 1) / Distance::terms::chunk) * columns);
+  }
+  work.close_rows.resize(static_cast<std::size_t>(heads));
   double* sums = work.sums.get(groups * columns * columns);
   tasks.run(groups, [&](index_t g, int worker) {
-    double* own = sums + g * columns * columns;
+    auto& own = work.workers[static_cast<std::size_t>(worker)];
     const index_t begin = queries * g / groups, end = queries * (g + 1) / groups;
-    for (index_t t = begin; t < end; ++t)
-      add_token<Distance, Real>(maps, t, work.workers[static_cast<std::size_t>(worker)], own, t == begin);
-  });
-  const double count = static_cast<double>(queries);
-  tasks.run(heads, [&](index_t i, int) {
-    double* total = sums + i * columns;
-    for (index_t g = 1; g < groups; ++g) {
-      const double* more = sums + (g * columns + i) * columns;
-      for (index_t j = i + 1; j < heads; ++j) total[j] += more[j];
+    for (index_t t = begin; t < end; t += block_tokens(keys)) {
+      const index_t block = std::min(block_tokens(keys), end - t);
+      own.block.read(maps, t, block);
+      add_block<Distance, Real>(own, block, heads, keys, sums + g * columns * columns, t == begin);
     }
-    out(i, i) = 0;
-    for (index_t j = i + 1; j < heads; ++j) out(i, j) = out(j, i) = std::min(1.0, total[j] / count);
   });
+  tasks.run(heads, [&](index_t i, int) {
+    bool close = false;
+    out(i, i) = 0;
+    const double* total = sum_groups(sums, groups, columns, heads, i);
+    for (index_t j = i + 1; j < heads; ++j) {
+      double mean = total[j] / count;
+      if constexpr (Distance::linear) {
+        mean = Distance::slope * std::max(0.0, 1 - mean);
+        close = close || mean < Distance::close_distance;
+      }
+      out(i, j) = out(j, i) = std::min(1.0, mean);
+    }
+    work.close_rows[static_cast<std::size_t>(i)] = close;
+  });
+  if constexpr (Distance::linear) {
+    if (std::find(work.close_rows.begin(), work.close_rows.end(), 1) == work.close_rows.end()) return;
+    // heads that are close in the mean once more, every row by the stable form
+    const auto close = [&](index_t i, index_t j) { return out(i, j) < Distance::close_distance; };
+    tasks.run(groups, [&](index_t g, int worker) {
+      auto& block = work.workers[static_cast<std::size_t>(worker)].block;
+      double* sum = sums + g * columns * columns;
+      const index_t begin = queries * g / groups, end = queries * (g + 1) / groups;
+      for (index_t t = begin; t < end; ++t) {
+        block.point_at(maps, t, 1);
+        for (index_t i = 0; i + 1 < heads; ++i) {
+          if (!work.close_rows[static_cast<std::size_t>(i)]) continue;
+          for (index_t j = i + 1; j < heads; ++j) {
+            if (!close(i, j)) continue;
+            const row_kind a = block.wide_form(0, i).kind, b = block.wide_form(0, j).kind;
+            const double d = a == row_kind::regular && b == row_kind::regular
+                                 ? Distance::stable(block.wide_row(0, i), block.wide_row(0, j), keys)
+                                 : special_distance<Distance>(a, b);
+            sum[i * columns + j] = t == begin ? d : sum[i * columns + j] + d;
+          }
+        }
+      }
+    });
+    tasks.run(heads, [&](index_t i, int) {
+      if (!work.close_rows[static_cast<std::size_t>(i)]) return;
+      const double* total = sum_groups(sums, groups, columns, heads, i);
+      for (index_t j = i + 1; j < heads; ++j)
+        if (close(i, j)) out(i, j) = out(j, i) = std::min(1.0, total[j] / count);
+    });
+  }
 }
 
 /// Base of the token-level distances. Derived says, as static members, what it needs of the engine:
-///   prepare               shift and scale of a row, and what kind of row it is
-///   entry                 what of an entry enters the sum, with transforms_entries
+///   shape                 what of a row enters the sum over keys, for as many rows as a pack has lanes; which may be
+///                         constant
 ///   terms                 the sum over keys
+///   linear                whether the distance is slope (1 - sum): then it is taken of the mean over rows, and only heads
+///                         nearer than close_distance in the mean are computed again. Else:
 ///   finish                sum -> distance
-///   close_limit, close_above, stable   which sums are too near to identity, and the form that serves there
+///   close_limit, close_above   which sums are too near to identity
+///   prepare, stable       shift and scale of a row and its kind; the form that serves for close rows
 ///   one_constant          distance of a constant row to one that is not
 template <class Derived>
 struct token_distance {
   static constexpr distance_level level = distance_level::token;
-  static constexpr bool transforms_entries = false;
+  static constexpr bool linear = false;
   template <class Real>
-  using workspace = token_workspace<Real>;
+  using workspace = token_workspace<Derived, Real>;
 
   template <class Real, class Runner>
   status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out) const {

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred::detail {
 

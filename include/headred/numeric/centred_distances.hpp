@@ -7,8 +7,9 @@
 
 #include <headred/core/grow_buffer.hpp>
 #include <headred/numeric/pair_tiles.hpp>
-#include <headred/numeric/transpose.hpp>
 #include <headred/numeric/vector_loops.hpp>
+#include <headred/simd/lane_total.hpp>
+#include <headred/simd/transpose.hpp>
 
 namespace headred::detail {
 
@@ -29,59 +30,87 @@ constexpr index_t centred_entries(index_t tokens) {
 /// Scratch of centred_distances.
 template <class Real>
 struct centred_scratch {
-  grow_buffer<Real> slab, squares;
+  grow_buffer<Real> slab, distances;
   grow_buffer<double> mean;
 
   void reserve(index_t tokens, index_t keys) {
     const index_t columns = slab_columns<Real>(tokens);
     slab.get(keys * columns);
-    squares.get(columns * columns);
-    mean.get(columns);
+    distances.get(columns * columns);
+    mean.get(2 * columns);
   }
 };
 
-/// a_ij = |x_i - x_j| between rows of map (tokens, keys), double-centred (biased: A_ij = a_ij - rowmean -
-/// colmean + mean) or U-centred (unbiased, tokens >= 4: divisors T-2 and (T-1)(T-2), zero diagonal), to a unit vector
-/// whose inner products are those of the matrices: entries (i,j), i <= j, off-diagonal ones times sqrt(2); layout as
-/// centred_entries says. False, and zeros, if nothing above rounding is left: all rows are equal or, U-centred, all
-/// their distances. Cost tokens^2 keys / 2 differences, squared.
+/// Writes the roots of squared distances above the diagonal and zeros elsewhere to out (columns, columns), and adds up the
+/// squares.
+template <class T, int Lanes>
+struct root_values {
+  using vec = pack<T, Lanes>;
+  T* out;
+  index_t columns, tokens;
+  vec squares{}, lane{};
+
+  root_values(T* out_, index_t columns_, index_t tokens_) : out(out_), columns(columns_), tokens(tokens_) {
+    for (int l = 0; l < Lanes; ++l) lane[l] = static_cast<T>(l);
+  }
+  template <int Rows, int Packs>
+  HEADRED_INLINE void take(index_t i, index_t j, index_t, const T* total) {
+    const bool partial = j < i + Rows || j + Packs * Lanes > tokens;
+    const vec zero{};
+    for (int r = 0; r < Rows; ++r)
+      for (int c = 0; c < Packs; ++c) {
+        vec x = load<vec>(total + (r * Packs + c) * Lanes);
+        if (partial) {
+          const index_t from = j + c * Lanes;
+          const vec diagonal = broadcast<vec>(static_cast<T>(std::clamp<index_t>(i + r - from, -1, Lanes)));
+          const vec end = broadcast<vec>(static_cast<T>(std::clamp<index_t>(tokens - from, 0, Lanes)));
+          x = select_less(diagonal, lane, select_less(lane, end, x, zero), zero);
+        }
+        squares += x;
+        store(out + (i + r) * columns + j + c * Lanes, sqrt_of<Lanes>(x));
+      }
+  }
+  template <int, int>
+  void done(index_t, index_t) const {}
+};
+
+/// a_ij = |x_i - x_j| between rows of a map, double-centred (biased: A_ij = a_ij - rowmean - colmean + mean) or U-centred
+/// (unbiased, tokens >= 4: divisors T-2 and (T-1)(T-2), zero diagonal), to a unit vector whose inner products are those of the
+/// matrices: entries (i,j), i <= j, off-diagonal ones times sqrt(2); layout as centred_entries says. False, and zeros, if
+/// nothing above rounding is left: all rows are equal or, U-centred, all their distances.
+/// scratch.slab holds the map's transpose (keys, slab_columns(tokens)), zero beyond `tokens`; size = |map|_F^2.
+/// Cost tokens^2 keys / 2 differences, squared.
 template <class Real>
-bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbiased, centred_scratch<Real>& scratch,
-                       Real* vector) {
+bool centred_slab(index_t tokens, index_t keys, double size, bool unbiased, centred_scratch<Real>& scratch,
+                  Real* vector) {
   constexpr int lanes = native_lanes<double>;  // rows are walked in double, in packs of as many
   static_assert(centred_unit % lanes == 0);
-  using vec = pack<Real, lanes>;
   using doubles = pack<double, lanes>;
   constexpr double epsilon = static_cast<double>(std::numeric_limits<Real>::epsilon());
   const index_t columns = slab_columns<Real>(tokens), end = padded<Real, centred_unit>(tokens);
-  Real* slab = scratch.slab.get(keys * columns);
-  Real* squares = scratch.squares.get(columns * columns);
-  double* mean = scratch.mean.get(columns);
-  transpose(map, keys, tokens, keys, slab, columns);
-  pair_tiles<difference_terms, Real>(slab, nullptr, keys, columns, squares);
+  Real* distances = scratch.distances.get(columns * columns);
+  double* mean = scratch.mean.get(2 * columns);
+  double* row_sum = mean + columns;
+  root_values<Real, native_lanes<Real>> roots(distances, columns, tokens);
+  walk_pair_tiles<difference_terms, Real>(scratch.slab.get(keys * columns), nullptr, 1, keys, columns, tokens, roots);
+  const double spread = static_cast<double>(lane_total<Real, native_lanes<Real>>(roots.squares));
 
-  // distances in place of their squares, on and above the diagonal; sums of their rows
-  doubles squared{};
   std::fill(mean, mean + columns, 0.0);
   for (index_t i = 0; i < tokens; ++i) {
-    const index_t begin = centred_begin(i);
-    Real* row = squares + i * columns;
-    std::fill(row + begin, row + i + 1, Real(0));
-    std::fill(row + tokens, row + end, Real(0));
+    Real* row = distances + i * columns;
+    if constexpr (native_lanes<Real> < centred_unit) std::fill(row + centred_begin(i), row + i + 1, Real(0));
     doubles sum{};
-    for (index_t j = begin; j < end; j += lanes) {
-      squared += load_converted<doubles>(row + j);
-      store(row + j, sqrt_of<lanes>(load<vec>(row + j)));
+    for (index_t j = centred_begin(i); j < end; j += lanes) {
       const doubles d = load_converted<doubles>(row + j);
       sum += d;
       store(mean + j, load<doubles>(mean + j) + d);
     }
-    mean[i] += lane_sum<lanes>(sum);
+    row_sum[i] = lane_total<double, lanes>(sum);
   }
-  const double spread = lane_sum<lanes>(squared), size = squared_length(map, tokens * keys);
   const double count = static_cast<double>(tokens);
   double whole = 0;
   for (index_t i = 0; i < tokens; ++i) {
+    mean[i] += row_sum[i];
     whole += mean[i];
     mean[i] /= unbiased ? count - 2 : count;
   }
@@ -93,26 +122,29 @@ bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbia
     std::fill(vector, vector + entries, Real(0));
     return false;
   }
-  doubles length{};
+  const doubles zero{};
+  doubles lane{}, length{};
+  for (int l = 0; l < lanes; ++l) lane[l] = l;
   Real* to = vector;
   for (index_t i = 0; i < tokens; ++i) {
     const index_t begin = centred_begin(i);
-    const Real* row = squares + i * columns;
+    const Real* row = distances + i * columns;
     const double shift = whole - mean[i];
-    for (index_t j = begin; j < end; j += lanes)
-      store_converted(to + j - begin,
-                      (load_converted<doubles>(row + j) - load<doubles>(mean + j) + shift) * 1.41421356237309504880);
-    std::fill(to, to + i - begin, Real(0));
-    to[i - begin] = unbiased ? Real(0) : static_cast<Real>(shift - mean[i]);
-    std::fill(to + tokens - begin, to + end - begin, Real(0));
-    for (index_t j = 0; j < end - begin; j += lanes) {
-      const doubles x = load_converted<doubles>(to + j);
+    const doubles own = broadcast<doubles>(unbiased ? 0 : shift - mean[i]);
+    for (index_t j = begin; j < end; j += lanes) {
+      doubles x = (load_converted<doubles>(row + j) - load<doubles>(mean + j) + shift) * 1.41421356237309504880;
+      if (j < begin + centred_unit) {  // the diagonal, and what is before it
+        const doubles at = broadcast<doubles>(static_cast<double>(i - j));
+        x = select_less(at, lane, x, select_less(lane, at, zero, own));
+      }
+      if (j + lanes > tokens) x = select_less(lane, broadcast<doubles>(static_cast<double>(tokens - j)), x, zero);
+      store_converted(to + j - begin, x);
       length += x * x;
     }
     to += end - begin;
   }
   // distances that are all equal (each row one-hot on a key of its own) leave nothing after U-centring
-  const double norm = std::sqrt(lane_sum<lanes>(length));
+  const double norm = std::sqrt(lane_total<double, lanes>(length));
   if (!(norm > 16 * epsilon * std::sqrt(count * 2 * spread))) {
     std::fill(vector, vector + entries, Real(0));
     return false;
@@ -120,6 +152,15 @@ bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbia
   const Real unit = static_cast<Real>(1 / norm);
   for (index_t k = 0; k < entries; ++k) vector[k] *= unit;
   return true;
+}
+
+/// The same of a map (tokens, keys).
+template <class Real>
+bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbiased, centred_scratch<Real>& scratch,
+                       Real* vector) {
+  const index_t columns = slab_columns<Real>(tokens);
+  transpose(map, keys, tokens, keys, scratch.slab.get(keys * columns), columns);
+  return centred_slab(tokens, keys, squared_length(map, tokens * keys), unbiased, scratch, vector);
 }
 
 /// For two maps that are close: |A^ - B^|^2 / 2 of the unit vectors that centred_distances makes of them, from what the

@@ -1,7 +1,7 @@
 // C = X^T Y for one X against as many Y as there are vector lanes.
 #pragma once
 
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred::detail {
 

@@ -49,9 +49,10 @@ struct entropy_terms {
   }
 };
 
+/// total[r * Packs * Lanes + c] = sum_k op(slab(k, i + r), slab(k, j + c)).
 template <class Op, class T, int Lanes, int Rows, int Packs>
 HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index_t columns, index_t i, index_t j,
-                              T* out) {
+                              T* total) {
   using vec = pack<T, Lanes>;
   for (index_t begin = 0; begin < keys; begin += Op::chunk) {
     vec sum[Rows][Packs]{};
@@ -75,32 +76,107 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
     // the total lives in memory: two sets of sums would not fit the registers
     for (int r = 0; r < Rows; ++r)
       for (int c = 0; c < Packs; ++c) {
-        T* to = out + (i + r) * columns + j + c * Lanes;
+        T* to = total + (r * Packs + c) * Lanes;
         store(to, begin == 0 ? sum[r][c] : load<vec>(to) + sum[r][c]);
       }
   }
 }
 
-/// out(i,j) = sum_k op(slab(k,i), slab(k,j)) for all j >= i (and some j < i that callers ignore).
-/// slab: (keys, columns), columns a multiple of Lanes and of the tile's rows, unused columns zero; table: (ceil(keys /
-/// Op::chunk), columns), sums of a log2 a over each chunk, where Op is tabulated; out: (columns, columns).
-/// A pair's value depends on its two columns alone, not on their place: permuted heads give permuted bits, and
-/// out(i,j) would equal out(j,i).
+/// Sums over keys of op(slab(k,i), slab(k,j)) for all pairs i < j of the first `heads` columns, tile by tile, for `units`
+/// slabs (keys, columns) that lie one behind the other: sink.template take<Rows, Packs>(i, j, unit, total) gets those of
+/// columns i .. i + Rows with j .. j + Packs * Lanes, row by row, in order of the units, then sink.template done<Rows,
+/// Packs>(i, j) is called. Tiles hold some i >= j and columns beyond `heads` too.
+/// columns: a multiple of Lanes and of the tile's rows; table: (units, ceil(keys / Op::chunk), columns), sums of a log2 a over
+/// each chunk, where Op is tabulated.
+/// A pair's value depends on its two columns alone, not on their place: permuted heads give permuted bits, and that of
+/// (i,j) would equal that of (j,i).
+template <class Op, class T, int Lanes = native_lanes<T>, class Sink>
+void walk_pair_tiles(const T* slab, const T* table, index_t units, index_t keys, index_t columns, index_t heads,
+                     Sink& sink) {
+  constexpr int rows = Op::template rows<Lanes* static_cast<int>(sizeof(T))>;
+  const index_t table_size = (keys + Op::chunk - 1) / Op::chunk * columns;
+  const auto tile = [&]<int Packs>(index_t i, index_t j) {
+    alignas(64) T total[rows * Packs * Lanes];
+    for (index_t u = 0; u < units; ++u) {
+      pair_tile<Op, T, Lanes, rows, Packs>(slab + u * keys * columns, Op::tabulated ? table + u * table_size : nullptr,
+                                           keys, columns, i, j, total);
+      sink.template take<rows, Packs>(i, j, u, total);
+    }
+    sink.template done<rows, Packs>(i, j);
+  };
+  const auto any = [&](index_t packs, index_t i, index_t j) {
+    if constexpr (Op::packs > 2) {
+      if (packs == 3) return tile.template operator()<3>(i, j);
+    }
+    return packs == 2 ? tile.template operator()<2>(i, j) : tile.template operator()<1>(i, j);
+  };
+  static_assert(Op::packs == 2 || Op::packs == 3);
+  // a panel of columns stays in the first cache while all rows pass by
+  for (index_t j = 0; j < columns; j += Op::packs * Lanes) {
+    const index_t end = std::min(columns, j + Op::packs * Lanes);
+    for (index_t i = 0; i < std::min(end, heads); i += rows) {
+      const index_t begin = std::max(j, i / Lanes * Lanes);
+      any((end - begin) / Lanes, i, begin);
+    }
+  }
+}
+
+/// Writes the sums of one slab to out (columns, columns).
+template <class T, int Lanes>
+struct pair_values {
+  T* out;
+  index_t columns;
+
+  template <int Rows, int Packs>
+  HEADRED_INLINE void take(index_t i, index_t j, index_t, const T* total) const {
+    using vec = pack<T, Lanes>;
+    for (int r = 0; r < Rows; ++r)
+      for (int c = 0; c < Packs; ++c)
+        store(out + (i + r) * columns + j + c * Lanes, load<vec>(total + (r * Packs + c) * Lanes));
+  }
+  template <int, int>
+  void done(index_t, index_t) const {}
+};
+
+/// Adds the sums of one slab to those in double, or puts them there if they are the first.
+template <class T, int Lanes>
+struct pair_sums {
+  double* sums;
+  index_t columns;
+  bool first;
+
+  template <int Rows, int Packs>
+  HEADRED_INLINE void take(index_t i, index_t j, index_t, const T* total) const {
+    constexpr int wide = native_lanes<double>;
+    using doubles = pack<double, wide>;
+    for (int r = 0; r < Rows; ++r)
+      for (int c = 0; c < Packs * Lanes; c += wide) {
+        double* to = sums + (i + r) * columns + j + c;
+        const doubles more = load_converted<doubles>(total + r * Packs * Lanes + c);
+        store(to, first ? more : load<doubles>(to) + more);
+      }
+  }
+  template <int, int>
+  void done(index_t, index_t) const {}
+};
+
+/// out(i,j) = sum_k op(slab(k,i), slab(k,j)) for all i < j (and some other places that callers ignore); out (columns,
+/// columns), the rest as above.
 template <class Op, class T, int Lanes = native_lanes<T>>
 void pair_tiles(const T* slab, const T* table, index_t keys, index_t columns, T* out) {
-  constexpr int rows = Op::template rows<Lanes* static_cast<int>(sizeof(T))>;
-  for (index_t i = 0; i < columns; i += rows) {
-    index_t j = i / Lanes * Lanes;
-    for (; j + Op::packs * Lanes <= columns; j += Op::packs * Lanes)
-      pair_tile<Op, T, Lanes, rows, Op::packs>(slab, table, keys, columns, i, j, out);
-    if constexpr (Op::packs > 2) {
-      if (j + 2 * Lanes <= columns) {
-        pair_tile<Op, T, Lanes, rows, 2>(slab, table, keys, columns, i, j, out);
-        j += 2 * Lanes;
-      }
-    }
-    if (j + Lanes <= columns) pair_tile<Op, T, Lanes, rows, 1>(slab, table, keys, columns, i, j, out);
+  pair_values<T, Lanes> sink{out, columns};
+  walk_pair_tiles<Op, T, Lanes>(slab, table, 1, keys, columns, columns, sink);
+}
+
+/// Row i of the sums of several groups (groups, columns, columns), added up in order of the groups in place of the first's:
+/// entries j in (i, heads) of what is returned.
+inline double* sum_groups(double* sums, index_t groups, index_t columns, index_t heads, index_t i) {
+  double* total = sums + i * columns;
+  for (index_t g = 1; g < groups; ++g) {
+    const double* more = sums + (g * columns + i) * columns;
+    for (index_t j = i + 1; j < heads; ++j) total[j] += more[j];
   }
+  return total;
 }
 
 /// Columns of a slab for n heads.

@@ -1,7 +1,7 @@
 // The few loops over contiguous doubles that dense linear algebra is made of, vectorised under any flags.
 #pragma once
 
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred::detail {
 

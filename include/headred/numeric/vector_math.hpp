@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include <headred/numeric/simd.hpp>
+#include <headred/simd/pack.hpp>
 
 namespace headred::detail {
 
@@ -74,7 +74,7 @@ HEADRED_INLINE pack<float, Lanes> sqrt_of(const pack<float, Lanes>& x) {
   using floats = pack<float, Lanes>;
   using ints = pack<std::int32_t, Lanes>;
   floats r = bits_as<floats>(0x5f3759df - (bits_as<ints>(x) >> 1));  // 1/sqrt(x) to 3 %
-  for (int i = 0; i < 3; ++i) r = r * (1.5f - .5f * x * r * r);
+  for (int i = 0; i < 2; ++i) r = r * (1.5f - .5f * x * r * r);
   const floats y = x * r;
   const floats root = y + .5f * r * (x - y * y);
   return select_less(x, broadcast<floats>(0x1p-126f), x - x, root);
@@ -85,7 +85,7 @@ HEADRED_INLINE pack<double, Lanes> sqrt_of(const pack<double, Lanes>& x) {
   using doubles = pack<double, Lanes>;
   using ints = pack<std::uint64_t, Lanes>;
   doubles r = bits_as<doubles>(0x5fe6eb50c7b537a9ull - (bits_as<ints>(x) >> 1));
-  for (int i = 0; i < 4; ++i) r = r * (1.5 - .5 * x * r * r);
+  for (int i = 0; i < 3; ++i) r = r * (1.5 - .5 * x * r * r);
   const doubles y = x * r;
   const doubles root = y + .5 * r * (x - y * y);
   return select_less(x, broadcast<doubles>(0x1p-1022), x - x, root);
