@@ -27,7 +27,7 @@ void gemm_dot_tile(const gemm_operands<T>& g, index_t i, index_t j) {
   }
   for (int r = 0; r < Rows; ++r)
     for (int c = 0; c < Cols; ++c) {
-      T total = sum_of_lanes<T, lanes>(sum[r][c]);
+      T total = lane_total<T, lanes>(sum[r][c]);
       for (index_t q = k; q < g.k; ++q) total += a[r * g.a.row + q] * b[c * g.b.column + q];
       T* const to = g.c + (i + r) * g.c_row + j + c;
       total *= g.alpha;

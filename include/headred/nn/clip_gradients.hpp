@@ -26,7 +26,7 @@ double sum_of_squares(const T* x, index_t n) {
       const vec v = load_converted<vec>(x + i + half * lanes);
       sum[half] += v * v;
     }
-  double total = sum_of_lanes<double, lanes>(sum[0] + sum[1]);
+  double total = lane_total<double, lanes>(sum[0] + sum[1]);
   for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   return total;
 }

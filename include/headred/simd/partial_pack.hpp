@@ -1,6 +1,7 @@
 // Packs at the ragged end of a row, and what the lanes of a pack add up to.
 #pragma once
 
+#include <headred/simd/lane_total.hpp>
 #include <headred/simd/pack.hpp>
 
 namespace headred::detail {
@@ -66,16 +67,13 @@ HEADRED_INLINE void store_part(T* to, const Pack& p, index_t n) {
     std::memcpy(to, &p, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// The lanes folded in halves, in an order fixed by their number.
+/// The lanes folded in halves, in an order fixed by their number; with a sum it is lane_total.
 template <class T, int Lanes, class Fold>
 HEADRED_INLINE T fold_lanes(const pack<T, Lanes>& p, const Fold& fold) {
   if constexpr (Lanes == 1) {
     return p[0];
   } else {
-    using half = pack<T, Lanes / 2>;
-    half halves[2];
-    std::memcpy(halves, &p, sizeof(p));
-    return fold_lanes<T, Lanes / 2>(fold(halves[0], halves[1]), fold);
+    return fold_lanes<T, Lanes / 2>(fold(half_of<T, Lanes, 0>(p), half_of<T, Lanes, 1>(p)), fold);
   }
 }
 
@@ -92,10 +90,6 @@ struct fold_greater {
   }
 };
 
-template <class T, int Lanes>
-HEADRED_INLINE T sum_of_lanes(const pack<T, Lanes>& p) {
-  return fold_lanes<T, Lanes>(p, fold_sum{});
-}
 template <class T, int Lanes>
 HEADRED_INLINE T greatest_lane(const pack<T, Lanes>& p) {
   return fold_lanes<T, Lanes>(p, fold_greater{});

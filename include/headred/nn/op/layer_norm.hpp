@@ -39,7 +39,7 @@ HEADRED_INLINE row_moments<T> moments_of(const T* x, index_t n, T epsilon) {
   for (; i + lanes <= n; i += lanes) sum += load<vec>(x + i) - origin;
   const index_t whole = i;
   if (whole < n) sum2 += load_part<vec>(x + whole, n - whole, origin) - origin;
-  const T first = origin + sum_of_lanes<T, lanes>(sum + sum2) / count;
+  const T first = origin + lane_total<T, lanes>(sum + sum2) / count;
   vec deviation{}, square{};
   for (i = 0; i < whole; i += lanes) {
     const vec d = load<vec>(x + i) - first;
@@ -51,8 +51,8 @@ HEADRED_INLINE row_moments<T> moments_of(const T* x, index_t n, T epsilon) {
     deviation += d;
     square += d * d;
   }
-  const T rest = sum_of_lanes<T, lanes>(deviation) / count;
-  const T variance = sum_of_lanes<T, lanes>(square) / count - rest * rest;
+  const T rest = lane_total<T, lanes>(deviation) / count;
+  const T variance = lane_total<T, lanes>(square) / count - rest * rest;
   const T spread = (variance < T(0) ? T(0) : variance) + epsilon;
   return {first, rest, spread == T(0) ? T(0) : T(1) / std::sqrt(spread)};
 }
@@ -74,8 +74,8 @@ HEADRED_INLINE void layer_norm_gradient_row(const T* x, const T* scale, T mean, 
     add(load_part<vec>(dy + i, n - i, T(0)) * load_part<vec>(scale + i, n - i, T(0)),
         load_part<vec>(x + i, n - i, mean) - mean);
   const T count = static_cast<T>(std::max<index_t>(1, n));
-  const T mean_g = sum_of_lanes<T, lanes>(sum) / count;
-  const T slope = sum_of_lanes<T, lanes>(product) / count * inverse * inverse;
+  const T mean_g = lane_total<T, lanes>(sum) / count;
+  const T slope = lane_total<T, lanes>(product) / count * inverse * inverse;
   map_row(
       n, dx,
       [=](const vec& before, const vec& a, const vec& b, const vec& c) {

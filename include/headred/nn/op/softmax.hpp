@@ -50,7 +50,7 @@ HEADRED_INLINE T exponentials(const T* x, T* to, index_t n, T shift) {
     store_part(to + i, e, n - i);
     sum += e;
   }
-  return sum_of_lanes<T, lanes>(sum);
+  return lane_total<T, lanes>(sum);
 }
 
 /// y = softmax(x) on one contiguous row; y may be x. All entries -infinity give a row of zeros.
@@ -73,7 +73,7 @@ HEADRED_INLINE void softmax_gradient_row(const T* y, const T* dy, T* dx, index_t
   index_t i = 0;
   for (; i + lanes <= n; i += lanes) sum += load<vec>(y + i) * load<vec>(dy + i);
   if (i < n) sum += load_part<vec>(y + i, n - i, T(0)) * load_part<vec>(dy + i, n - i, T(0));
-  const T dot = sum_of_lanes<T, lanes>(sum);
+  const T dot = lane_total<T, lanes>(sum);
   if constexpr (Add)
     map_row(
         n, dx, [dot](const auto& d, const auto& p, const auto& g) { return d + p * (g - dot); },

@@ -46,7 +46,7 @@ HEADRED_INLINE double blocked_sum(const T* x, index_t n, T fill, const F& f) {
     }
     for (; i + lanes <= end; i += lanes) sum += f(load<vec>(x + i));
     if (i < end) sum2 += f(load_part<vec>(x + i, end - i, fill));
-    total += static_cast<double>(sum_of_lanes<T, lanes>(sum + sum2));
+    total += static_cast<double>(lane_total<T, lanes>(sum + sum2));
   }
   return total;
 }
