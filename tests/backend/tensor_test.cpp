@@ -5,8 +5,8 @@
 #include <new>
 #include <utility>
 
-#include <headred/backend/gemm_rows.hpp>
 #include <headred/backend/cpu.hpp>
+#include <headred/backend/gemm_rows.hpp>
 #include <headred/backend/tensor.hpp>
 
 namespace hr = headred;
