@@ -13,6 +13,7 @@
 #include <headred/headred.hpp>
 #include <headred/io.hpp>
 #include <headred/io/load_transformer.hpp>
+#include <headred/io/plan_json.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -170,6 +171,7 @@ class study {
   void write(examples::output_folder& out) const {
     headred::write_file_atomically(out.file("curves.json"), as_json().dump(1) + "\n");
     headred::write_file_atomically(out.file("report.html"), page());
+    for (const auto& [name, plan] : plans_) headred::save_plan_json(out.file(name), plan);
   }
   void print() const {
     std::cout << model_name_ << ": " << to_string(layout_) << "\nwhole model: NLL " << curve_page::brief(unpruned_.nll);
@@ -216,6 +218,9 @@ class study {
       chance.push_back(random_plans(layout_, what, ratio, settings_.seed + static_cast<std::uint64_t>(i)));
     for (const attention_kind kind : what.kinds) p.heads += layout_.heads(kind).size();
     p.removed = layout_.size() - chosen.front().count();
+    std::string kinds = what.name;
+    std::replace(kinds.begin(), kinds.end(), ' ', '_');
+    plans_.emplace_back("plan_" + kinds + "_" + std::to_string(p.removed) + ".json", chosen.front());
     for (const auto& plan : chosen) p.redundancy.add(lab.measure(plan));
     for (const auto& plan : chance) p.random.add(lab.measure(plan));
     const double before = headred::parameter_count(config_).total();
@@ -344,6 +349,7 @@ class study {
   std::vector<plan_maker> makers_;
   score unpruned_;
   std::optional<score> trained_, scratch_;
+  std::vector<std::pair<std::string, headred::prune_plan>> plans_;  // of the first seed, with their files' names
   std::vector<curve_point> points_;
   std::vector<std::pair<double, std::map<attention_kind, std::vector<std::vector<double>>>>> removal_;
   std::vector<std::pair<double, headred::plan_overlap>> overlaps_;

@@ -54,7 +54,7 @@ Other
   --matrices           also compares redundancy matrices: of random tokens and of --eval, and of all seven distances
   --threads N          1 to 4096; 0 takes all cores (default). No result depends on it
   --seed S             of training and of the first random tokens. Default: 1
-  --out DIR            receives curves.json and report.html
+  --out DIR            receives curves.json, report.html and, of the first seed, plan_<kinds>_<heads removed>.json
   --version            prints the version of headred
   --help, -h
 

@@ -1,4 +1,5 @@
-// The whole library but its leaves: io.hpp (files) and report.hpp (a page) are doors of their own. Needs Eigen alone.
+// Views, the cpu backend, distances, clusters and plans. nn.hpp (models), sparsity.hpp (gates, masks), io.hpp (files) and
+// report.hpp (a page) are doors of their own. Needs Eigen alone.
 #pragma once
 
 #include <headred/backend/cpu.hpp>

@@ -1,4 +1,5 @@
-// All readers and writers. Needs nlohmann-json beside Eigen.
+// Arrays and plans as files. Models have headers of their own: io/load_transformer.hpp, io/save_transformer.hpp,
+// io/checkpoint.hpp, io/vocabulary.hpp, io/parallel_text.hpp. Needs nlohmann-json beside Eigen.
 #pragma once
 
 #include <headred/core/atomic_file.hpp>
