@@ -192,10 +192,23 @@ struct distance_correlation {
   double close_residual(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
     using namespace detail;
     const index_t tokens = maps.queries(), keys = maps.keys(), row_size = padded<double, native_lanes<double>>(keys);
-    double* difference = own.wide_maps.get(2 * tokens * row_size);
-    double* total = difference + tokens * row_size;
-    for (index_t t = 0; t < tokens; ++t) maps.read_pair(i, j, t, difference + t * row_size, total + t * row_size);
-    return centred_residual(difference, total, tokens, row_size, unbiased, own.residual.get(2 * tokens * (tokens + 1)));
+    double* difference = own.wide_maps.get(3 * tokens * row_size + 2 * tokens);
+    double* sums = difference + 3 * tokens * row_size;
+    detail::raw_map raw[2];
+    for (int side = 0; side < 2; ++side) {
+      double* rows = difference + (side + 1) * tokens * row_size;
+      raw[side] = {rows, sums + side * tokens, false};
+      for (index_t t = 0; t < tokens; ++t) {
+        double* row = rows + t * row_size;
+        const double sum = maps.read_raw_row(side == 0 ? i : j, t, row);
+        std::fill(row + keys, row + row_size, 0.0);
+        sums[side * tokens + t] = sum == 0 ? 1 : sum;
+        raw[side].has_zero_row = raw[side].has_zero_row || sum == 0;
+      }
+    }
+    double* total = own.residual.get(2 * tokens * (tokens + 1) + row_size);
+    for (index_t t = 0; t < tokens; ++t) maps.read_pair(i, j, t, difference + t * row_size, total);
+    return centred_residual(difference, raw[0], raw[1], tokens, row_size, unbiased, total);
   }
 
   template <class Worker>

@@ -163,13 +163,32 @@ bool centred_distances(const Real* map, index_t tokens, index_t keys, bool unbia
   return centred_slab(tokens, keys, squared_length(map, tokens * keys), unbiased, scratch, vector);
 }
 
+/// A map as it was given: rows (tokens, keys; keys a whole number of packs, padding zero) and their sums, 1 for a row of
+/// zeros (whose entries then are what they are). Its normalised rows are x_i = row_i / sum_i.
+struct raw_map {
+  const double* rows;
+  const double* sums;
+  bool has_zero_row;
+
+  /// sum_j - sum_i, from what the entries differ by.
+  double change(index_t i, index_t j, index_t keys) const {
+    if (has_zero_row) return sums[j] - sums[i];
+    using vec = pack<double, native_lanes<double>>;
+    vec sum{};
+    for (index_t k = 0; k < keys; k += native_lanes<double>)
+      sum += load<vec>(rows + j * keys + k) - load<vec>(rows + i * keys + k);
+    return lane_total<double, native_lanes<double>>(sum);
+  }
+};
+
 /// For two maps that are close: |A^ - B^|^2 / 2 of the unit vectors that centred_distances makes of them, from what the
-/// maps differ by, so that its relative error stays a few 1e-15 however close they are (the vectors themselves carry 1e-16
-/// of rounding each). difference = X - Y and total = X + Y: (tokens, keys; keys a whole number of packs, padding zero).
+/// maps differ by, so that its relative error stays small however close they are (the vectors themselves carry 1e-16 of
+/// rounding each), also where rows of one map hardly differ from each other. difference = X - Y, normalised.
 ///   |u| - |v| = (u - v).(u + v) / (|u| + |v|),  u = x_i - x_j, v = y_i - y_j
+///   x_i - x_j = ((row_i - row_j) + row_j (sum_j - sum_i) / sum_j) / sum_i
 /// Neither map may leave nothing. scratch: 2 tokens^2 + 2 tokens. Cost tokens^2 keys.
-inline double centred_residual(const double* difference, const double* total, index_t tokens, index_t keys,
-                               bool unbiased, double* scratch) {
+inline double centred_residual(const double* difference, const raw_map& x, const raw_map& y, index_t tokens,
+                               index_t keys, bool unbiased, double* scratch) {
   constexpr int lanes = native_lanes<double>;
   using vec = pack<double, lanes>;
   double* minus = scratch;                 // |u| - |v|, then A - B
@@ -177,24 +196,23 @@ inline double centred_residual(const double* difference, const double* total, in
   double* mean = plus + tokens * tokens;
   for (index_t i = 0; i < tokens; ++i) {
     minus[i * tokens + i] = plus[i * tokens + i] = 0;
+    const vec x_unit = broadcast<vec>(1 / x.sums[i]), y_unit = broadcast<vec>(1 / y.sums[i]);
     for (index_t j = i + 1; j < tokens; ++j) {
+      const vec x_change = broadcast<vec>(x.change(i, j, keys) / x.sums[j]),
+                y_change = broadcast<vec>(y.change(i, j, keys) / y.sums[j]);
       vec both{}, u2{}, v2{};
       for (index_t k = 0; k < keys; k += lanes) {
         const vec d = load<vec>(difference + i * keys + k) - load<vec>(difference + j * keys + k);
-        const vec t = load<vec>(total + i * keys + k) - load<vec>(total + j * keys + k);
-        both += d * t;
-        u2 += (t + d) * (t + d);
-        v2 += (t - d) * (t - d);
+        const vec xj = load<vec>(x.rows + j * keys + k), yj = load<vec>(y.rows + j * keys + k);
+        const vec u = ((load<vec>(x.rows + i * keys + k) - xj) + xj * x_change) * x_unit;
+        const vec v = ((load<vec>(y.rows + i * keys + k) - yj) + yj * y_change) * y_unit;
+        both += d * (u + v);
+        u2 += u * u;
+        v2 += v * v;
       }
-      double sums[3] = {0, 0, 0};
-      for (int l = 0; l < lanes; ++l) {
-        sums[0] += both[l];
-        sums[1] += u2[l];
-        sums[2] += v2[l];
-      }
-      const double size = .5 * (std::sqrt(sums[1]) + std::sqrt(sums[2]));
+      const double size = std::sqrt(lane_total<double, lanes>(u2)) + std::sqrt(lane_total<double, lanes>(v2));
       plus[i * tokens + j] = plus[j * tokens + i] = size;
-      minus[i * tokens + j] = minus[j * tokens + i] = size > 0 ? sums[0] / size : 0;
+      minus[i * tokens + j] = minus[j * tokens + i] = size > 0 ? lane_total<double, lanes>(both) / size : 0;
     }
   }
   const double count = static_cast<double>(tokens);
