@@ -100,8 +100,12 @@ double multiply_add_limit() {
     return best_rate(double(lanes) * chains * steps, [=] {
       const vec f = headred::detail::broadcast<vec>(factor), t = headred::detail::broadcast<vec>(term);
       vec sum[chains]{};  // local, so that it stays in registers
-      for (int i = 0; i < steps; ++i)
+      for (int i = 0; i < steps; ++i) {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 12
+#endif
         for (int c = 0; c < chains; ++c) sum[c] = sum[c] * f + t;
+      }
       vec all{};
       for (int c = 0; c < chains; ++c) all += sum[c];
       benchmark::DoNotOptimize(all);
@@ -161,6 +165,7 @@ int run_distances(int argc, char** argv, const Ours& add_ours, const All& add_al
     }
   };
   (add_distance(distances), ...);
+  multiply_add_limit<float>(), multiply_add_limit<double>();  // now, not within what is timed
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -81,6 +81,20 @@ headred::matrix redundancy_on(Backend& be) {
   return red.matrix();
 }
 
+/// The product of two small matrices, by the backend's own gemm.
+template <class Backend>
+std::vector<float> product_on(Backend& be) {
+  headred::tensor<float, 3, Backend> a(be, {1, 8, 8}), b(be, {1, 8, 8}), c(be, {1, 8, 8});
+  for (index_t i = 0; i < 64; ++i) {
+    a.data()[i] = static_cast<float>(i % 7);
+    b.data()[i] = static_cast<float>(i % 5);
+  }
+  const auto& read_a = a;
+  const auto& read_b = b;
+  be.gemm(1.f, read_a.view(), read_b.view(), 0.f, c.view());
+  return {c.data(), c.data() + 64};
+}
+
 }  // namespace
 
 int main() {
@@ -89,7 +103,9 @@ int main() {
   const bool same = redundancy_on(mine) == redundancy_on(cpu);
 
   const headred::tensor<float, 2, short_lived_threads> memory(mine, {8, 8});
+  const bool same_product = product_on(mine) == product_on(cpu);  // whole numbers: no rounding
   std::cout << "the same bits as cpu: " << (same ? "yes" : "no") << '\n'
+            << "the same product as cpu: " << (same_product ? "yes" : "no") << '\n'
             << "bytes from my own memory: " << mine.allocated() << '\n';
-  return same ? EXIT_SUCCESS : EXIT_FAILURE;
+  return same && same_product ? EXIT_SUCCESS : EXIT_FAILURE;
 }

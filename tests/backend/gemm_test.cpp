@@ -52,6 +52,11 @@ void check_layouts(double tolerance) {
         return hr::tensor_view<element, 3>(v.data(), {1, v.extent(0), v.extent(1)}, {0, v.stride(0), v.stride(1)});
       };
       be.gemm(T(.5), batch(hr::tensor_view<const T, 2>(a)), batch(hr::tensor_view<const T, 2>(b)), T(-2), batch(c));
+      // what a backend without a product of its own calls
+      auto by_rows = before;
+      const auto r = laid_out(by_rows, m, n, layout / 9);
+      hr::gemm_by_rows(be, T(.5), batch(hr::tensor_view<const T, 2>(a)), batch(hr::tensor_view<const T, 2>(b)), T(-2),
+                       batch(r));
       double worst = 0;
       for (index_t i = 0; i < m; ++i)
         for (index_t j = 0; j < n; ++j) {
@@ -59,6 +64,7 @@ void check_layouts(double tolerance) {
           for (index_t q = 0; q < k; ++q) sum += static_cast<long double>(a(i, q)) * b(q, j);
           const auto expected = static_cast<double>(.5L * sum - 2.L * was(i, j));
           worst = std::max(worst, std::abs(static_cast<double>(c(i, j)) - expected));
+          worst = std::max(worst, std::abs(static_cast<double>(r(i, j)) - expected));
         }
       CHECK_MESSAGE(worst < tolerance, "m " << m << " n " << n << " k " << k << " layout " << layout);
       // what lies between the entries of c is untouched

@@ -82,6 +82,21 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
   }
 }
 
+/// Columns of a slab that hold n heads, in whole packs and tiles.
+template <class T, int Lanes = native_lanes<T>>
+constexpr index_t used_columns(index_t n) {
+  constexpr index_t unit = std::max(Lanes, 8);
+  return (n + unit - 1) / unit * unit;
+}
+
+/// Columns of a slab for n heads: used_columns, and some more where rows would lie a multiple of 2 KB apart, all in the
+/// same few sets of the first cache.
+template <class T, int Lanes = native_lanes<T>>
+constexpr index_t slab_columns(index_t n) {
+  const index_t used = used_columns<T, Lanes>(n);
+  return used * static_cast<index_t>(sizeof(T)) % 2048 == 0 ? used + std::max(Lanes, 8) : used;
+}
+
 /// Sums over keys of op(slab(k,i), slab(k,j)) for all pairs i < j of the first `heads` columns, tile by tile, for `units`
 /// slabs (keys, columns) that lie one behind the other: sink.template take<Rows, Packs>(i, j, unit, total) gets those of
 /// columns i .. i + Rows with j .. j + Packs * Lanes, row by row, in order of the units, then sink.template done<Rows,
@@ -112,8 +127,9 @@ void walk_pair_tiles(const T* slab, const T* table, index_t units, index_t keys,
   };
   static_assert(Op::packs == 2 || Op::packs == 3);
   // a panel of columns stays in the first cache while all rows pass by
-  for (index_t j = 0; j < columns; j += Op::packs * Lanes) {
-    const index_t end = std::min(columns, j + Op::packs * Lanes);
+  const index_t used = std::min(columns, used_columns<T, Lanes>(heads));
+  for (index_t j = 0; j < used; j += Op::packs * Lanes) {
+    const index_t end = std::min(used, j + Op::packs * Lanes);
     for (index_t i = 0; i < std::min(end, heads); i += rows) {
       const index_t begin = std::max(j, i / Lanes * Lanes);
       any((end - begin) / Lanes, i, begin);
@@ -177,13 +193,6 @@ inline double* sum_groups(double* sums, index_t groups, index_t columns, index_t
     for (index_t j = i + 1; j < heads; ++j) total[j] += more[j];
   }
   return total;
-}
-
-/// Columns of a slab for n heads.
-template <class T, int Lanes = native_lanes<T>>
-constexpr index_t slab_columns(index_t n) {
-  constexpr index_t unit = std::max(Lanes, 8);
-  return (n + unit - 1) / unit * unit;
 }
 
 }  // namespace headred::detail
