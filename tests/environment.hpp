@@ -16,4 +16,7 @@ std::filesystem::path shared_dir();
 // Prints "skipped: why". A run without failures in which a test was skipped exits with 77, which CTest shows as skipped.
 void skip(std::string const& why);
 
+// Prints "skipped: why" and no more: for one case among many that ran, which must not hide them.
+void leave_out(std::string const& why);
+
 }  // namespace headred_test

@@ -217,7 +217,7 @@ TEST_SUITE("real") {
   TEST_CASE("real transformer: BERT as PyTorch computes it") {
     const char* const name = std::getenv("HEADRED_MINILM_DIR");
     if (name == nullptr || !std::filesystem::exists(std::filesystem::path(name) / "minilm.safetensors"))
-      return headred_test::skip("HEADRED_MINILM_DIR names no folder made by record_minilm.py");
+      return headred_test::leave_out("HEADRED_MINILM_DIR names no folder made by record_minilm.py");
     const std::filesystem::path folder = name;
     hr::cpu be{{.threads = 2}};
     const hr::safetensors_file recorded(folder / "minilm.safetensors");
