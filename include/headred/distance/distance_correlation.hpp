@@ -30,6 +30,10 @@ struct correlation_workspace {
     centred_scratch<double> wide;  // of a pair that is done again in double
     grow_buffer<double> wide_rows, wide_maps, wide_vectors, residual;
 
+    // Of a close pair: differences, two raw maps and their sums; what centred_residual takes, and a row.
+    static index_t close_size(index_t tokens, index_t row_size) { return 3 * tokens * row_size + 2 * tokens; }
+    static index_t residual_size(index_t tokens, index_t row_size) { return 2 * tokens * (tokens + 1) + row_size; }
+
     // All of it at once: which pairs are close differs from sentence to sentence, and no later one is to allocate.
     void reserve(index_t tokens, index_t keys, index_t columns) {
       const index_t row_size = padded<double, native_lanes<double>>(keys), entries = centred_entries(tokens);
@@ -38,9 +42,9 @@ struct correlation_workspace {
       slab.get(gram_chunk * columns);
       wide.reserve(tokens, keys);
       wide_rows.get((native_lanes<double> + 1) * keys);
-      wide_maps.get(2 * tokens * row_size);
+      wide_maps.get(close_size(tokens, row_size));
       wide_vectors.get(2 * entries);
-      residual.get(2 * tokens * (tokens + 1));
+      residual.get(residual_size(tokens, row_size));
     }
   };
   std::vector<worker> workers;
@@ -192,7 +196,7 @@ struct distance_correlation {
   double close_residual(const detail::sentence_maps& maps, index_t i, index_t j, Worker& own) const {
     using namespace detail;
     const index_t tokens = maps.queries(), keys = maps.keys(), row_size = padded<double, native_lanes<double>>(keys);
-    double* difference = own.wide_maps.get(3 * tokens * row_size + 2 * tokens);
+    double* difference = own.wide_maps.get(Worker::close_size(tokens, row_size));
     double* sums = difference + 3 * tokens * row_size;
     detail::raw_map raw[2];
     for (int side = 0; side < 2; ++side) {
@@ -206,7 +210,7 @@ struct distance_correlation {
         raw[side].has_zero_row = raw[side].has_zero_row || sum == 0;
       }
     }
-    double* total = own.residual.get(2 * tokens * (tokens + 1) + row_size);
+    double* total = own.residual.get(Worker::residual_size(tokens, row_size));
     for (index_t t = 0; t < tokens; ++t) maps.read_pair(i, j, t, difference + t * row_size, total);
     return centred_residual(difference, raw[0], raw[1], tokens, row_size, unbiased, total);
   }
