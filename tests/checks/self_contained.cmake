@@ -1,4 +1,4 @@
-# cmake -DROOT=... -DWORK=... -DCOMPILER=... -DINCLUDES="dir|dir" [-DDOORS_ALONE=ON] -P self_contained.cmake
+# cmake -DROOT=... -DWORK=... -DCOMPILER=... -DINCLUDES="dir|dir" -P self_contained.cmake
 # Each header compiles alone, included twice and with warnings as errors, and two translation units that include all of
 # them link together (a function that lacks `inline` is found here).
 cmake_minimum_required(VERSION 3.22)
@@ -32,12 +32,8 @@ set(everything "")
 set(sources "")
 foreach(header IN LISTS headers)
   string(REPLACE "/" "_" name "${header}")
-  # What a header forgets to include does not depend on the compiler: one of them looks at each, DOORS_ALONE spares the
-  # other the rest but for the two units with everything.
-  if(NOT DOORS_ALONE OR NOT header MATCHES "/")
-    file(WRITE "${WORK}/${name}.cpp" "#include <headred/${header}>\n#include <headred/${header}>\n")
-    list(APPEND sources "${WORK}/${name}.cpp")
-  endif()
+  file(WRITE "${WORK}/${name}.cpp" "#include <headred/${header}>\n#include <headred/${header}>\n")
+  list(APPEND sources "${WORK}/${name}.cpp")
   string(APPEND everything "#include <headred/${header}>\n")
 endforeach()
 
