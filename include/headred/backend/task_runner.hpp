@@ -1,6 +1,8 @@
 // Numbered workers on any host backend, so that kernels with scratch memory need no more than for_each.
 #pragma once
 
+#include <algorithm>
+
 #include <headred/backend/concept.hpp>
 
 namespace headred {
@@ -27,6 +29,15 @@ class task_runner {
     } else {
       backend_.for_each(workers(), stripe<F>{n, workers(), &f});
     }
+  }
+
+  /// The same for many short tasks, handed out by eights: neighbours write to one cache line from one thread.
+  template <class F>
+  void run_rows(index_t n, const F& f) {
+    constexpr index_t at_once = 8;
+    run((n + at_once - 1) / at_once, [&](index_t part, int worker) {
+      for (index_t i = part * at_once; i < std::min(n, (part + 1) * at_once); ++i) f(i, worker);
+    });
   }
 
  private:

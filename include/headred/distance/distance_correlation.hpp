@@ -138,7 +138,7 @@ struct distance_correlation {
       }
     });
     const bool any_zero = std::find(work.zero.begin(), work.zero.end(), 1) != work.zero.end();
-    tasks.run(heads, [&](index_t i, int worker) {
+    tasks.run_rows(heads, [&](index_t i, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
       const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0;
       const double* products = sum_groups(sums, groups, columns, heads, i);

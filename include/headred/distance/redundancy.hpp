@@ -160,9 +160,11 @@ class redundancy {
     } else {
       outcome = detail::all_pairs<Real>(distance_, tasks, maps_, double_, sentence_.view());
     }
-    std::size_t at = 0;
-    for (index_t i = 0; i < layout_.size(); ++i)
-      for (index_t j = i + 1; j < layout_.size(); ++j) sums_[at++] += sentence_(i, j);
+    const index_t n = layout_.size();
+    tasks.run_rows(n, [&](index_t i, int) {
+      Sum* sum = sums_.data() + i * (2 * n - i - 1) / 2;
+      for (index_t j = i + 1; j < n; ++j) *sum++ += sentence_(i, j);
+    });
     ++sentences_;
     underdetermined_ += outcome == status::underdetermined ? 1 : 0;
     return true;

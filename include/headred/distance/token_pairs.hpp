@@ -192,7 +192,7 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
       add_block<Distance, Real>(own, block, heads, keys, sums + g * columns * columns, t == begin);
     }
   });
-  tasks.run(heads, [&](index_t i, int) {
+  tasks.run_rows(heads, [&](index_t i, int) {
     bool close = false;
     out(i, i) = 0;
     const double* total = sum_groups(sums, groups, columns, heads, i);
@@ -229,7 +229,7 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
         }
       }
     });
-    tasks.run(heads, [&](index_t i, int) {
+    tasks.run_rows(heads, [&](index_t i, int) {
       if (!work.close_rows[static_cast<std::size_t>(i)]) return;
       const double* total = sum_groups(sums, groups, columns, heads, i);
       for (index_t j = i + 1; j < heads; ++j)
