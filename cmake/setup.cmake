@@ -138,6 +138,7 @@ set(HEADRED_TEST_PACKAGES
     clang program clang++ "second compiler, fuzzing"
     libclang-rt-dev library none "fuzzing: the sanitizers' run-time library"
     clang-format-16 program clang-format-16 "style check"
+    valgrind program valgrind "counts instructions"
     chromium program chromium "opens the report in a test")
 
 function(headred_run what)
