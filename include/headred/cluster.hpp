@@ -7,6 +7,7 @@
 #include <headred/cluster/clustering.hpp>
 #include <headred/cluster/hierarchical_order.hpp>
 #include <headred/cluster/kmeans.hpp>
+#include <headred/cluster/leading_embedding.hpp>
 #include <headred/cluster/representatives.hpp>
 #include <headred/cluster/silhouette.hpp>
 #include <headred/cluster/spectral.hpp>

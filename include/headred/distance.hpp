@@ -12,6 +12,7 @@
 #include <headred/distance/layer_gap.hpp>
 #include <headred/distance/mantel.hpp>
 #include <headred/distance/pairwise.hpp>
+#include <headred/distance/pairwise_by_blocks.hpp>
 #include <headred/distance/pearson.hpp>
 #include <headred/distance/procrustes.hpp>
 #include <headred/distance/redundancy.hpp>

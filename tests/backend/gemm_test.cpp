@@ -24,8 +24,9 @@ struct shape {
   index_t m, n, k;
 };
 // thin, direct, packed, edges of tiles and depth blocks, empty sums
-const shape shapes[] = {{1, 1, 1},    {3, 5, 7},     {16, 33, 65}, {17, 40, 40},  {14, 32, 256}, {15, 31, 257},
-                        {40, 100, 0}, {64, 64, 600}, {1, 300, 90}, {200, 70, 33}, {130, 3, 129}, {57, 260, 530}};
+const shape shapes[] = {{1, 1, 1},    {3, 5, 7},     {70, 19, 600}, {64, 32, 1030}, {16, 33, 65},
+                        {17, 40, 40}, {14, 32, 256}, {15, 31, 257}, {40, 100, 0},   {64, 64, 600},
+                        {1, 300, 90}, {200, 70, 33}, {130, 3, 129}, {57, 260, 530}};
 
 /// A matrix (rows, cols) laid out row by row, column by column, or with gaps.
 template <class T>

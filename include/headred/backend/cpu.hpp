@@ -139,6 +139,18 @@ class cpu {
                 [&](index_t task, int) { detail::gemm_columns(g, task * strip, std::min(g.n, (task + 1) * strip)); });
       return;
     }
+    if (detail::narrow_gemm(g)) {
+      constexpr index_t rows = 64;
+      const index_t parts = (g.m + rows - 1) / rows;
+      const auto some = [&](index_t task, int) {
+        detail::gemm_narrow_rows(g, task * rows, std::min(g.m, (task + 1) * rows));
+      };
+      if (worker >= 0)
+        for (index_t task = 0; task < parts; ++task) some(task, worker);
+      else
+        pool_.run(parts, some);
+      return;
+    }
     // A task that multiplies works alone in scratch memory of its worker; calls from outside take turns.
     const auto bytes = static_cast<index_t>(sizeof(T)) * detail::packed_gemm<T>::panel_elements(g);
     const auto serial = [](index_t n, const auto& f) {

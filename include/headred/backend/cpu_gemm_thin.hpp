@@ -66,6 +66,25 @@ bool thin_gemm(const gemm_operands<T>& g) {
   return g.b.row == 1 && g.a.column == 1 && g.m <= 16;
 }
 
+/// Whether B has so few columns that a tile of rows of A passes through once: A is read where it lies, which is what counts.
+template <class T>
+bool narrow_gemm(const gemm_operands<T>& g) {
+  return g.a.column == 1 && g.b.column == 1 && g.n <= 32 && g.m >= 64 && g.k >= 512;
+}
+
+/// Rows [begin, end) of C, a part of the depth at a time so that this part of B stays in the cache.
+template <class T>
+void gemm_narrow_rows(const gemm_operands<T>& g, index_t begin, index_t end) {
+  constexpr index_t part = 512;
+  for (index_t k = 0; k < g.k; k += part)
+    block_product<T>(end - begin, g.n, std::min(part, g.k - k), g.alpha,
+                     {g.a.data + begin * g.a.row + k, g.a.row, g.a.column}, g.b.data + k * g.b.row, g.b.row,
+                     k == 0 ? g.beta : T(1), g.c + begin * g.c_row, g.c_row);
+  if (g.row == nullptr) return;
+  for (index_t i = begin; i < end; ++i)
+    for (index_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j] += g.row[j];
+}
+
 template <class T>
 void gemm_columns(const gemm_operands<T>& g, index_t begin, index_t end) {
   if (g.b.column == 1)

@@ -101,6 +101,11 @@ class spectral_embedding {
   const std::vector<double>& eigenvalues() const noexcept { return eigenvalues_; }
   /// Number of connected components of the affinity graph, isolated heads included.
   index_t components() const noexcept { return components_; }
+  /// The component of each head: 0 is the largest.  (N)
+  const std::vector<index_t>& component_numbers() const noexcept { return component_; }
+  /// Least and largest distance between two heads; 0 for one head.
+  double nearest() const noexcept { return nearest_; }
+  double farthest() const noexcept { return farthest_; }
   /// not_converged where the eigensolver gave up (of this no input is known).
   headred::status status() const noexcept { return status_; }
 
@@ -108,6 +113,12 @@ class spectral_embedding {
   tensor_view<const double, 2> vectors(index_t k) const {
     require_count("vectors", k, heads());
     return tensor_view<const double, 2>(vectors_.data(), {k, heads()}).transposed();
+  }
+
+  /// The eigenvalue of spectral vector j: 0 for those of components, whatever L gives them. j in [0,N)
+  double ordered_eigenvalue(index_t j) const {
+    require_count("ordered_eigenvalue", j + 1, heads());
+    return ordered_[static_cast<std::size_t>(j)];
   }
 
   /// lambda_{k+1} - lambda_k in the order of the vectors: where it is 0 up to rounding, k cuts through equal eigenvalues

@@ -7,6 +7,7 @@
 
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
+#include <headred/distance/group_sums.hpp>
 #include <headred/distance/policy.hpp>
 #include <headred/distance/read_columns.hpp>
 #include <headred/numeric/centred_distances.hpp>
@@ -49,7 +50,7 @@ struct correlation_workspace {
   };
   std::vector<worker> workers;
   grow_buffer<Real> vectors;  // (N, padded entries): unit vectors of centred distances
-  grow_buffer<double> sums;   // (groups, columns, columns)
+  group_sums sums;
   std::vector<unsigned char> zero;
 };
 
@@ -122,12 +123,10 @@ struct distance_correlation {
     });
 
     // Gram matrix of the vectors: entries are cut into chunks, chunks into groups whose sums are added in order
-    const index_t chunks = (entries + gram_chunk - 1) / gram_chunk,
-                  groups = std::min<index_t>(chunks, heads <= 256 ? 16 : 4);
-    double* sums = work.sums.get(groups * columns * columns);
-    tasks.run(groups, [&](index_t g, int worker) {
+    const index_t chunks = (entries + gram_chunk - 1) / gram_chunk, groups = std::min<index_t>(chunks, 16);
+    work.sums.reserve(groups, columns, {heads});
+    work.sums.run(tasks, [&](index_t g, int worker, double* sum) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
-      double* sum = sums + g * columns * columns;
       Real* slab = own.slab.get(gram_chunk * columns);
       const index_t first = chunks * g / groups;
       for (index_t c = first; c < chunks * (g + 1) / groups; ++c) {
@@ -141,7 +140,7 @@ struct distance_correlation {
     tasks.run_rows(heads, [&](index_t i, int worker) {
       auto& own = work.workers[static_cast<std::size_t>(worker)];
       const bool zero_i = work.zero[static_cast<std::size_t>(i)] != 0;
-      const double* products = sum_groups(sums, groups, columns, heads, i);
+      const double* products = work.sums.row(i);
       out(i, i) = 0;
       constexpr int wide = native_lanes<double>;
       using doubles = pack<double, wide>;

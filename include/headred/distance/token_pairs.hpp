@@ -6,6 +6,7 @@
 
 #include <headred/core/grow_buffer.hpp>
 #include <headred/core/status.hpp>
+#include <headred/distance/group_sums.hpp>
 #include <headred/distance/policy.hpp>
 #include <headred/distance/token_block.hpp>
 
@@ -19,14 +20,12 @@ struct token_workspace {
     grow_buffer<Real> table;  // (tokens, chunks, columns)
   };
   std::vector<worker> workers;
-  grow_buffer<double> sums;               // (groups, columns, columns)
+  group_sums sums;
   std::vector<unsigned char> close_rows;  // heads that are close to a later one
 };
 
 /// Tokens are summed in this many groups, whatever the number of threads, and the groups in order.
-inline index_t token_groups(index_t queries, index_t heads) {
-  return std::clamp<index_t>(queries / 8, 1, heads <= 256 ? 16 : 4);
-}
+constexpr index_t token_groups(index_t queries) { return std::clamp<index_t>(queries / 8, 1, 16); }
 
 /// Distance of two rows at least one of which is not regular.
 template <class Distance>
@@ -136,19 +135,19 @@ class distance_sums {
 
 /// Adds a block of tokens to `sums`: distances, or sums over keys where the distance is linear in them.
 template <class Distance, class Real>
-void add_block(typename token_workspace<Distance, Real>::worker& own, index_t count, index_t heads, index_t keys,
-               double* sums, bool first) {
+void add_block(typename token_workspace<Distance, Real>::worker& own, index_t count, const pair_range& pairs,
+               index_t keys, double* sums, bool first) {
   using terms = typename Distance::terms;
   auto& block = own.block;
-  const index_t columns = block.columns();
+  const index_t columns = block.columns(), heads = pairs.heads;
   if constexpr (Distance::linear) {
     pair_sums<Real, native_lanes<Real>> sink{sums, columns, first};
-    walk_pair_tiles<terms, Real>(block.slab(), nullptr, 1, count * keys, columns, heads, sink);
+    walk_pair_tiles<terms, Real>(block.slab(), nullptr, 1, count * keys, columns, heads, sink, pairs.split);
     // rows that are not regular are zeros there: their sums are set right
     for (index_t u = 0; u < count; ++u)
       if (block.special(u))
-        for (index_t i = 0; i + 1 < heads; ++i)
-          for (index_t j = i + 1; j < heads; ++j) {
+        for (index_t i = 0; i < pairs.rows(); ++i)
+          for (index_t j = pairs.first(i); j < heads; ++j) {
             const row_kind a = block.kind(u, i), b = block.kind(u, j);
             if (a != row_kind::regular || b != row_kind::regular)
               sums[i * columns + j] += 1 - special_distance<Distance>(a, b) / Distance::slope;
@@ -163,17 +162,18 @@ void add_block(typename token_workspace<Distance, Real>::worker& own, index_t co
         fill_table<terms>(block.slab() + u * keys * columns, keys, columns, table + u * chunks * columns);
     }
     distance_sums<Distance, Real> sink(block, heads, sums);
-    walk_pair_tiles<terms, Real>(block.slab(), table, count, keys, columns, heads, sink);
+    walk_pair_tiles<terms, Real>(block.slab(), table, count, keys, columns, heads, sink, pairs.split);
   }
 }
 
-/// out (N,N): the mean over the sentence's query rows; computed in Real, close pairs in double.
+/// out (N,N): the mean over the sentence's query rows, for the pairs in the range; computed in Real, close pairs in double.
 /// Cost: N^2/2 T S terms of the distance, in memory O(groups N^2 + workers N S).
 template <class Distance, class Real, class Runner>
 void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Distance, Real>& work,
-                 tensor_view<double, 2> out) {
+                 tensor_view<double, 2> out, index_t split = 0) {
   const index_t heads = maps.heads(), queries = maps.queries(), keys = maps.keys();
-  const index_t columns = slab_columns<Real>(heads), groups = token_groups(queries, heads);
+  const index_t columns = slab_columns<Real>(heads), groups = token_groups(queries);
+  const pair_range pairs{heads, split};
   const double count = static_cast<double>(queries);
   work.workers.resize(std::max(work.workers.size(), static_cast<std::size_t>(tasks.workers())));
   for (auto& own : work.workers) {
@@ -182,21 +182,21 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
       own.table.get(block_tokens(keys) * ((keys + Distance::terms::chunk - 1) / Distance::terms::chunk) * columns);
   }
   work.close_rows.resize(static_cast<std::size_t>(heads));
-  double* sums = work.sums.get(groups * columns * columns);
-  tasks.run(groups, [&](index_t g, int worker) {
+  work.sums.reserve(groups, columns, pairs);
+  work.sums.run(tasks, [&](index_t g, int worker, double* sums) {
     auto& own = work.workers[static_cast<std::size_t>(worker)];
     const index_t begin = queries * g / groups, end = queries * (g + 1) / groups;
     for (index_t t = begin; t < end; t += block_tokens(keys)) {
       const index_t block = std::min(block_tokens(keys), end - t);
       own.block.read(maps, t, block);
-      add_block<Distance, Real>(own, block, heads, keys, sums + g * columns * columns, t == begin);
+      add_block<Distance, Real>(own, block, pairs, keys, sums, t == begin);
     }
   });
-  tasks.run_rows(heads, [&](index_t i, int) {
+  tasks.run_rows(pairs.rows(), [&](index_t i, int) {
     bool close = false;
     out(i, i) = 0;
-    const double* total = sum_groups(sums, groups, columns, heads, i);
-    for (index_t j = i + 1; j < heads; ++j) {
+    const double* total = work.sums.row(i);
+    for (index_t j = pairs.first(i); j < heads; ++j) {
       double mean = total[j] / count;
       if constexpr (Distance::linear) {
         mean = Distance::slope * std::max(0.0, 1 - mean);
@@ -207,18 +207,18 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
     work.close_rows[static_cast<std::size_t>(i)] = close;
   });
   if constexpr (Distance::linear) {
-    if (std::find(work.close_rows.begin(), work.close_rows.end(), 1) == work.close_rows.end()) return;
+    const auto rows = work.close_rows.begin();
+    if (std::find(rows, rows + pairs.rows(), 1) == rows + pairs.rows()) return;
     // heads that are close in the mean once more, every row by the stable form
     const auto close = [&](index_t i, index_t j) { return out(i, j) < Distance::close_distance; };
-    tasks.run(groups, [&](index_t g, int worker) {
+    work.sums.run(tasks, [&](index_t g, int worker, double* sum) {
       auto& block = work.workers[static_cast<std::size_t>(worker)].block;
-      double* sum = sums + g * columns * columns;
       const index_t begin = queries * g / groups, end = queries * (g + 1) / groups;
       for (index_t t = begin; t < end; ++t) {
         block.point_at(maps, t, 1);
-        for (index_t i = 0; i + 1 < heads; ++i) {
+        for (index_t i = 0; i < pairs.rows(); ++i) {
           if (!work.close_rows[static_cast<std::size_t>(i)]) continue;
-          for (index_t j = i + 1; j < heads; ++j) {
+          for (index_t j = pairs.first(i); j < heads; ++j) {
             if (!close(i, j)) continue;
             const row_kind a = block.wide_form(0, i).kind, b = block.wide_form(0, j).kind;
             const double d = a == row_kind::regular && b == row_kind::regular
@@ -229,10 +229,10 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
         }
       }
     });
-    tasks.run_rows(heads, [&](index_t i, int) {
+    tasks.run_rows(pairs.rows(), [&](index_t i, int) {
       if (!work.close_rows[static_cast<std::size_t>(i)]) return;
-      const double* total = sum_groups(sums, groups, columns, heads, i);
-      for (index_t j = i + 1; j < heads; ++j)
+      const double* total = work.sums.row(i);
+      for (index_t j = pairs.first(i); j < heads; ++j)
         if (close(i, j)) out(i, j) = out(j, i) = std::min(1.0, total[j] / count);
     });
   }
@@ -255,9 +255,11 @@ struct token_distance {
   template <class Real>
   using workspace = token_workspace<Derived, Real>;
 
+  /// split > 0: pairs of the first `split` heads with the others alone.
   template <class Real, class Runner>
-  status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out) const {
-    token_pairs<Derived, Real>(tasks, maps, work, out);
+  status pairs(Runner& tasks, const sentence_maps& maps, workspace<Real>& work, tensor_view<double, 2> out,
+               index_t split = 0) const {
+    token_pairs<Derived, Real>(tasks, maps, work, out, split);
     return status::converged;
   }
 

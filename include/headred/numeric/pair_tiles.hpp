@@ -105,9 +105,10 @@ constexpr index_t slab_columns(index_t n) {
 /// each chunk, where Op is tabulated.
 /// A pair's value depends on its two columns alone, not on their place: permuted heads give permuted bits, and that of
 /// (i,j) would equal that of (j,i).
+/// split > 0: pairs i < split <= j alone, and some around them.
 template <class Op, class T, int Lanes = native_lanes<T>, class Sink>
 void walk_pair_tiles(const T* slab, const T* table, index_t units, index_t keys, index_t columns, index_t heads,
-                     Sink& sink) {
+                     Sink& sink, index_t split = 0) {
   constexpr int rows = Op::template rows<Lanes* static_cast<int>(sizeof(T))>;
   const index_t table_size = (keys + Op::chunk - 1) / Op::chunk * columns;
   const auto tile = [&]<int Packs>(index_t i, index_t j) {
@@ -128,9 +129,9 @@ void walk_pair_tiles(const T* slab, const T* table, index_t units, index_t keys,
   static_assert(Op::packs == 2 || Op::packs == 3);
   // a panel of columns stays in the first cache while all rows pass by
   const index_t used = std::min(columns, used_columns<T, Lanes>(heads));
-  for (index_t j = 0; j < used; j += Op::packs * Lanes) {
+  for (index_t j = split / Lanes * Lanes; j < used; j += Op::packs * Lanes) {
     const index_t end = std::min(used, j + Op::packs * Lanes);
-    for (index_t i = 0; i < std::min(end, heads); i += rows) {
+    for (index_t i = 0; i < std::min(end, split > 0 ? split : heads); i += rows) {
       const index_t begin = std::max(j, i / Lanes * Lanes);
       any((end - begin) / Lanes, i, begin);
     }
@@ -182,17 +183,6 @@ template <class Op, class T, int Lanes = native_lanes<T>>
 void pair_tiles(const T* slab, const T* table, index_t keys, index_t columns, T* out) {
   pair_values<T, Lanes> sink{out, columns};
   walk_pair_tiles<Op, T, Lanes>(slab, table, 1, keys, columns, columns, sink);
-}
-
-/// Row i of the sums of several groups (groups, columns, columns), added up in order of the groups in place of the first's:
-/// entries j in (i, heads) of what is returned.
-inline double* sum_groups(double* sums, index_t groups, index_t columns, index_t heads, index_t i) {
-  double* total = sums + i * columns;
-  for (index_t g = 1; g < groups; ++g) {
-    const double* more = sums + (g * columns + i) * columns;
-    for (index_t j = i + 1; j < heads; ++j) total[j] += more[j];
-  }
-  return total;
 }
 
 }  // namespace headred::detail
