@@ -13,9 +13,9 @@
 
 #include <headred/backend/concept.hpp>
 #include <headred/cluster/clustering.hpp>
+#include <headred/cluster/packed_points.hpp>
 #include <headred/core/as_view.hpp>
 #include <headred/core/matrix.hpp>
-#include <headred/core/number_text.hpp>
 #include <headred/core/random.hpp>
 
 namespace headred {
@@ -36,30 +36,6 @@ struct kmeans_result {
 
 namespace detail {
 
-/// N points of D coordinates, packed twice: a point at a time and a coordinate at a time, the latter padded by zeros to
-/// a multiple of `lanes` points, so that distances are computed for `lanes` points at once.
-struct packed_points {
-  static constexpr index_t lanes = 8;
-
-  template <class View>
-  explicit packed_points(const View& v)
-      : count(v.extent(0)), rows(count, v.extent(1)), columns(v.extent(1), (count + lanes - 1) / lanes * lanes) {
-    for (index_t i = 0; i < count; ++i) {
-      for (index_t d = 0; d < rows.cols(); ++d) {
-        const double x = static_cast<double>(v(i, d));
-        if (!(std::abs(x) <= 1e100))  // the bound keeps sums of squares finite
-          throw argument_error("kmeans: points (" + std::to_string(i) + "," + std::to_string(d) + ") is " +
-                               number_text(x) + ", expected a finite number of magnitude at most 1e100");
-        rows(i, d) = columns(d, i) = x;
-      }
-    }
-  }
-
-  index_t count;
-  matrix rows;     // (N,D)
-  matrix columns;  // (D,N padded)
-};
-
 /// One worker's memory for k-means starts, and the best start that it has made.
 class kmeans_worker {
  public:
@@ -68,7 +44,7 @@ class kmeans_worker {
         options_(&options),
         labels_(static_cast<std::size_t>(points.count)),
         previous_(labels_.size()),
-        squares_(padded(points)),
+        squares_(static_cast<std::size_t>(together) * padded(points)),
         nearest_(padded(points)),
         candidates_(2 + static_cast<std::size_t>(std::log(static_cast<double>(options.count)))),
         centres_(options.count, points.rows.cols()),
@@ -129,27 +105,20 @@ class kmeans_worker {
     }
   };
 
+  static constexpr index_t together = packed_points::together;
+
   static std::size_t padded(const packed_points& points) { return static_cast<std::size_t>(points.columns.cols()); }
 
-  /// squares_[i] = |x_i - centre|^2 for all points, four coordinates a pass.
-  void measure(const double* centre) {
-    const index_t n = points_->columns.cols(), dimensions = points_->columns.rows();
-    const double* x = points_->columns.data();
-    double* const sum = squares_.data();
-    std::fill(squares_.begin(), squares_.end(), 0.0);
-    index_t d = 0;
-    for (; d + 4 <= dimensions; d += 4, x += 4 * n) {
-      const double c0 = centre[d], c1 = centre[d + 1], c2 = centre[d + 2], c3 = centre[d + 3];
-      for (index_t i = 0; i < n; ++i) {
-        const double a = x[i] - c0, b = x[i + n] - c1, e = x[i + 2 * n] - c2, f = x[i + 3 * n] - c3;
-        sum[i] += (a * a + b * b) + (e * e + f * f);
-      }
+  /// from[c] : (N padded), squared distances of all points from some points, as they are known or in squares_.
+  void measure_points(const index_t* some, index_t count, const double** from) {
+    const double* places[together];
+    for (index_t c = 0; c < count; ++c) {
+      places[c] = points_->point(some[c]);
+      from[c] = points_->between.rows() > 0 ? points_->between.data() + some[c] * points_->columns.cols()
+                                            : squares_.data() + c * points_->columns.cols();
     }
-    for (; d < dimensions; ++d, x += n)
-      for (index_t i = 0; i < n; ++i) sum[i] += (x[i] - centre[d]) * (x[i] - centre[d]);
+    if (points_->between.rows() == 0) points_->measure(places, count, squares_.data());
   }
-
-  const double* point(index_t i) const { return points_->rows.data() + i * points_->rows.cols(); }
 
   /// Greedy k-means++: a centre is the best of a few points drawn with probability proportional to their squared distance
   /// from the centres so far. Returns how many centres were found: fewer than asked for when points coincide.
@@ -173,18 +142,21 @@ class kmeans_worker {
     constexpr index_t lanes = packed_points::lanes;
     index_t winner = candidates_.front();
     double least = std::numeric_limits<double>::infinity();
-    for (const index_t candidate : candidates_) {
-      measure(point(candidate));
-      double total[lanes] = {};
-      for (index_t first = 0; first < points_->columns.cols(); first += lanes)  // nearest_ is 0 for the padding
-        for (index_t l = 0; l < lanes; ++l) {
-          const auto at = static_cast<std::size_t>(first + l);
-          total[l] += std::min(squares_[at], nearest_[at]);
+    const auto count = static_cast<index_t>(candidates_.size());
+    for (index_t first = 0; first < count; first += together) {
+      const index_t some = std::min(together, count - first);
+      const double* from[together];
+      measure_points(candidates_.data() + first, some, from);
+      for (index_t c = 0; c < some; ++c) {
+        double total[lanes] = {};
+        for (index_t at = 0; at < points_->columns.cols(); at += lanes)  // nearest_ is 0 for the padding
+          for (index_t l = 0; l < lanes; ++l)
+            total[l] += std::min(from[c][at + l], nearest_[static_cast<std::size_t>(at + l)]);
+        const double sum = std::accumulate(total, total + lanes, 0.0);
+        if (sum < least) {
+          least = sum;
+          winner = candidates_[static_cast<std::size_t>(first + c)];
         }
-      const double sum = std::accumulate(total, total + lanes, 0.0);
-      if (sum < least) {
-        least = sum;
-        winner = candidate;
       }
     }
     return winner;
@@ -192,10 +164,10 @@ class kmeans_worker {
 
   /// Makes a point the centre c and updates the squared distances to the nearest centre.
   void add_centre(index_t c, index_t i) {
-    std::copy_n(point(i), points_->rows.cols(), centres_.data() + c * centres_.cols());
-    measure(point(i));
-    for (std::size_t j = 0; j < labels_.size(); ++j)
-      nearest_[j] = c == 0 ? squares_[j] : std::min(nearest_[j], squares_[j]);
+    std::copy_n(points_->point(i), points_->rows.cols(), centres_.data() + c * centres_.cols());
+    const double* from = nullptr;
+    measure_points(&i, 1, &from);
+    for (std::size_t j = 0; j < labels_.size(); ++j) nearest_[j] = c == 0 ? from[j] : std::min(nearest_[j], from[j]);
   }
 
   /// The point where the running sum of nearest_ passes target; never one that is a centre already.
@@ -213,12 +185,18 @@ class kmeans_worker {
 
   /// labels_ and nearest_: the nearest of the first k centres, ties to the lowest.
   void assign(index_t k) {
-    for (index_t c = 0; c < k; ++c) {
-      measure(centres_.data() + c * centres_.cols());
-      for (std::size_t i = 0; i < labels_.size(); ++i) {
-        const bool nearer = c == 0 || squares_[i] < nearest_[i];
-        labels_[i] = nearer ? c : labels_[i];
-        nearest_[i] = nearer ? squares_[i] : nearest_[i];
+    for (index_t first = 0; first < k; first += together) {
+      const index_t some = std::min(together, k - first);
+      const double* places[together];
+      for (index_t c = 0; c < some; ++c) places[c] = centres_.data() + (first + c) * centres_.cols();
+      points_->measure(places, some, squares_.data());
+      for (index_t c = 0; c < some; ++c) {
+        const double* const square = squares_.data() + c * points_->columns.cols();
+        for (std::size_t i = 0; i < labels_.size(); ++i) {
+          const bool nearer = first + c == 0 || square[i] < nearest_[i];
+          labels_[i] = nearer ? first + c : labels_[i];
+          nearest_[i] = nearer ? square[i] : nearest_[i];
+        }
       }
     }
   }
@@ -276,7 +254,7 @@ class kmeans_worker {
   const packed_points* points_;
   const kmeans_options* options_;
   std::vector<index_t> labels_, previous_, best_labels_;
-  std::vector<double> squares_;      // as last measured
+  std::vector<double> squares_;      // (together, N padded), as last measured
   std::vector<double> nearest_;      // squared distance to the nearest centre
   std::vector<index_t> candidates_;  // for the next centre of a start
   matrix centres_, best_centres_;    // (K,D)
@@ -311,7 +289,20 @@ kmeans_result kmeans(Backend& be, const Points& points, const kmeans_options& op
     throw argument_error("kmeans: max_iterations is " + std::to_string(options.max_iterations) +
                          ", expected at least 1");
 
-  const detail::packed_points packed(v);
+  detail::packed_points packed(v);
+  // Starts choose their centres among the points: so many choices that all distances between points are cheaper.
+  const double choices = 2 + std::log(static_cast<double>(options.count));
+  if (packed.count <= 4096 &&
+      static_cast<double>(packed.count) < choices * static_cast<double>(options.count) * options.restarts) {
+    constexpr index_t some = detail::packed_points::together;
+    packed.between = matrix(packed.count, packed.columns.cols());
+    be.for_each((packed.count + some - 1) / some, [&](index_t part) {
+      const double* places[some];
+      const index_t first = part * some, number = std::min(some, packed.count - first);
+      for (index_t c = 0; c < number; ++c) places[c] = packed.point(first + c);
+      packed.measure(places, number, packed.between.data() + first * packed.columns.cols());
+    });
+  }
   // Memory for each worker that makes a start, set up by its first.
   std::vector<std::optional<detail::kmeans_worker>> workers(1);
   const auto start = [&](index_t restart, int worker) {
