@@ -14,6 +14,7 @@
 #include <headred/backend/concept.hpp>
 #include <headred/cluster/clustering.hpp>
 #include <headred/cluster/packed_points.hpp>
+#include <headred/cluster/point_moves.hpp>
 #include <headred/core/as_view.hpp>
 #include <headred/core/matrix.hpp>
 #include <headred/core/random.hpp>
@@ -48,7 +49,8 @@ class kmeans_worker {
         nearest_(padded(points)),
         candidates_(2 + static_cast<std::size_t>(std::log(static_cast<double>(options.count)))),
         centres_(options.count, points.rows.cols()),
-        counts_(static_cast<std::size_t>(options.count)) {
+        counts_(static_cast<std::size_t>(options.count)),
+        moves_(options.count, points.rows.cols()) {
     best_labels_ = labels_;
     best_centres_ = centres_;
   }
@@ -68,6 +70,9 @@ class kmeans_worker {
       previous_ = labels_;
       move_centres(seeded);
     }
+    if (settled && *std::min_element(counts_.begin(), counts_.begin() + seeded) > 0 &&
+        moves_.run(*points_, seeded, options_->max_iterations, labels_, counts_, centres_) > 0)
+      move_centres(seeded);  // anew, without what the moves have left of rounding
     const double inertia = total_inertia();
     const outcome made{inertia, restart, iterations, settled};
     if (made.better_than(best_)) {
@@ -259,13 +264,14 @@ class kmeans_worker {
   std::vector<index_t> candidates_;  // for the next centre of a start
   matrix centres_, best_centres_;    // (K,D)
   std::vector<index_t> counts_;
+  point_moves moves_;
   outcome best_;
 };
 
 }  // namespace detail
 
-/// Clusters N points by Lloyd's iteration until no label changes, from `restarts` greedy k-means++ starts; the start with
-/// the least inertia wins, the lowest-numbered of equals.
+/// Clusters N points by Lloyd's iteration until no label changes and then by moves of single points while one lowers the
+/// inertia, from `restarts` greedy k-means++ starts; the start with the least inertia wins, the lowest-numbered of equals.
 ///   inertia = sum_i |x_i - centre(label_i)|^2
 /// points : (N,D) on the host, N and D at least 1, magnitudes at most 1e100. Empty clusters take the point farthest from
 /// its centre. Status fewer_clusters when fewer than `count` points are distinct, not_converged when the kept start

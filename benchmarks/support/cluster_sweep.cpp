@@ -1,0 +1,58 @@
+// cluster_sweep MATRIX.npy MIN MAX kmeans|cluster_qr THREADS: clusters of a distance matrix for every k of a range, as JSON:
+// seconds of the whole (decomposition, labels, silhouettes; median of 5), labels of every k. compare_clusters.py runs it.
+// MIN = MAX of many points: the spectral vectors that are needed alone.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <headred/backend/cpu.hpp>
+#include <headred/cluster/auto_clusters.hpp>
+#include <headred/cluster/leading_embedding.hpp>
+#include <headred/io/npy.hpp>
+
+namespace hr = headred;
+using hr::index_t;
+
+int main(int count, char** words) {
+  try {
+    if (count != 6) throw hr::argument_error("expected MATRIX.npy MIN MAX kmeans|cluster_qr THREADS");
+    const index_t least = std::stol(words[2]), most = std::stol(words[3]);
+    const auto method = std::string(words[4]) == "kmeans" ? hr::labelling::kmeans : hr::labelling::cluster_qr;
+    hr::cpu be{{.threads = std::stoi(words[5])}};
+    const auto distances = hr::load_npy<double, 2>(be, words[1]);
+    const bool large = least == most && distances.extent(0) > 1000;
+    std::vector<double> seconds;
+    std::vector<std::vector<index_t>> labels;
+    for (int round = 0; round < (large ? 3 : 5); ++round) {
+      labels.clear();
+      const auto start = std::chrono::steady_clock::now();
+      if (large) {
+        const hr::leading_embedding<hr::cpu> embedding(be, distances, most);
+        labels.push_back(embedding.clusters({.count = most, .method = method}).labels);
+      } else {
+        const hr::spectral_embedding<hr::cpu> embedding(be, distances);
+        for (index_t k = least; k <= most; ++k) {
+          const auto found = embedding.clusters({.count = k, .method = method});
+          if (k < embedding.heads()) hr::silhouette(be, embedding.distances(), found);
+          labels.push_back(found.labels);
+        }
+      }
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    std::printf("{\"seconds\": %.6f, \"labels\": [", seconds[seconds.size() / 2]);
+    for (std::size_t k = 0; k < labels.size(); ++k) {
+      std::printf("%s[", k > 0 ? ",\n" : "");
+      for (std::size_t i = 0; i < labels[k].size(); ++i) std::printf("%s%ld", i > 0 ? "," : "", long(labels[k][i]));
+      std::printf("]");
+    }
+    std::printf("]}\n");
+    return 0;
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "cluster_sweep: %s\n", problem.what());
+    return 1;
+  }
+}
