@@ -1,0 +1,84 @@
+// attention_rows: one sentence's maps as the roles read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <headred/core/as_view.hpp>
+#include <headred/core/head_layout.hpp>
+#include <headred/distance/sentence_maps.hpp>
+
+namespace headred {
+
+/// Whether the last valid token ends the sentence ("</s>", "[SEP]") and is left out.
+enum class end_token_use {
+  excluded,         ///< neither asked (as a query) nor a candidate (as a key)
+  excluded_as_key,  ///< asked, no candidate
+  included          ///< an ordinary token; also for maps whose sentences have no end token
+};
+
+namespace detail {
+
+/// Rows of one sentence's heads as double. Keeps its memory from sentence to sentence.
+class attention_rows {
+ public:
+  /// attention (L,H,T,S), or a range of its layers (H_l,T,S). Throws shape_error where it does not fit the layout.
+  template <class Attention>
+  void assign(const head_layout& layout, Attention&& attention, const sentence_options& options, end_token_use end) {
+    if constexpr (viewable_as<Attention, 4>) {
+      const auto view = as_view(attention);
+      using value = typename decltype(view)::value_type;
+      maps_.assign(layout, tensor_view<const value, 4>(view), options);
+    } else if constexpr (layer_range<Attention>) {
+      maps_.assign(layout, attention, options);
+    } else {
+      static_assert(!sizeof(Attention), "expected attention (L,H,T,S), or a range of its layers, tensor_view (H,T,S)");
+    }
+    queries_ = maps_.empty() ? 0 : maps_.queries() - (end == end_token_use::excluded ? 1 : 0);
+    candidates_ = maps_.empty() ? 0 : maps_.keys() - (end == end_token_use::included ? 0 : 1);
+    row_.resize(static_cast<std::size_t>(maps_.empty() ? 0 : maps_.keys()));
+  }
+
+  index_t heads() const { return maps_.heads(); }
+  index_t queries() const { return queries_; }        ///< queries asked: the first ones
+  index_t candidates() const { return candidates_; }  ///< keys that may be chosen: the first ones
+  index_t all_queries() const { return maps_.queries(); }
+  index_t all_keys() const { return maps_.keys(); }
+
+  /// Row t of head h, all_keys() numbers divided by their sum; nullptr for a row of zeros. Throws data_error for a bad row.
+  const double* row(index_t h, index_t t) {
+    if (maps_.read_raw_row(h, t, row_.data()) == 0) return nullptr;
+    // Eight partial sums and one division an entry, nothing that depends on the machine: sums over the pieces of words
+    // can tie exactly, and then the last bit decides.
+    double part[8]{};
+    std::size_t s = 0;
+    for (; s + 8 <= row_.size(); s += 8)
+      for (std::size_t i = 0; i < 8; ++i) part[i] += row_[s + i];
+    double sum = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    for (; s < row_.size(); ++s) sum += row_[s];
+    for (double& x : row_) x /= sum;
+    return row_.data();
+  }
+
+  /// The greatest of the first n, n >= 1; the first of equals.
+  static index_t argmax(const double* row, index_t n) {
+    index_t best = 0;
+    for (index_t s = 1; s < n; ++s)
+      if (row[s] > row[best]) best = s;
+    return best;
+  }
+
+ private:
+  sentence_maps maps_;
+  std::vector<double> row_;
+  index_t queries_ = 0, candidates_ = 0;
+};
+
+inline void require_same_layout(const char* who, const head_layout& a, const head_layout& b) {
+  if (a != b) throw argument_error(std::string(who) + ": merge of accumulators with different layouts");
+}
+
+}  // namespace detail
+}  // namespace headred

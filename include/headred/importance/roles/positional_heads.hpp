@@ -1,0 +1,123 @@
+// positional_heads: heads that look at a fixed distance.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <headred/importance/roles/attention_rows.hpp>
+#include <headred/importance/roles/head_roles.hpp>
+
+namespace headred {
+
+struct positional_options {
+  end_token_use end = end_token_use::excluded;
+  verdict_rule rule{.threshold = .9};
+};
+
+/// Heads whose attention is greatest at one offset (key minus query) for at least 90 % of the tokens.
+///   count(offset) = tokens t with argmax_s A[t,s] = t + offset, ties to the lowest s; tokens = rows that attend at all
+/// Any offset, also in cross-attention (T,S). A row of zeros is not a token; one whose candidates are all 0 is, and its
+/// argmax is the first key. Sentences of the end token alone add nothing. Counts: merging is exact, whatever the order.
+/// Cost O(N T S) a sentence; memory O(N (T + S)) of the longest one. Voita et al. (ACL 2019), section 5.1.
+class positional_heads {
+ public:
+  /// Throws argument_error for a threshold outside [0,1] or min_tokens < 1.
+  explicit positional_heads(head_layout layout, positional_options options = {})
+      : layout_(std::move(layout)), options_(options), tokens_(static_cast<std::size_t>(layout_.size())) {
+    detail::require_rule("positional_heads", options_.rule);
+  }
+
+  const head_layout& layout() const noexcept { return layout_; }
+
+  /// One sentence: attention (L,H,T,S), or a range of its layers (H_l,T,S). Throws shape_error, and data_error for rows
+  /// that are not attention; the accumulator is then as it was.
+  template <class Attention>
+  void add(Attention&& attention, const sentence_options& options = {}) {
+    rows_.assign(layout_, attention, options, options_.end);
+    const index_t queries = rows_.queries(), keys = rows_.candidates();
+    if (queries <= 0 || keys <= 0) return;
+    chosen_.assign(static_cast<std::size_t>(layout_.size() * queries), -1);
+    for (index_t h = 0; h < layout_.size(); ++h)
+      for (index_t t = 0; t < queries; ++t)
+        if (const double* row = rows_.row(h, t))
+          chosen_[static_cast<std::size_t>(h * queries + t)] = detail::attention_rows::argmax(row, keys);
+    reach(std::max(queries, keys) - 1);
+    for (index_t h = 0; h < layout_.size(); ++h)
+      for (index_t t = 0; t < queries; ++t) {
+        const index_t s = chosen_[static_cast<std::size_t>(h * queries + t)];
+        if (s < 0) continue;
+        ++counts_[at(h, s - t)];
+        ++tokens_[static_cast<std::size_t>(h)];
+      }
+  }
+
+  /// Adds what another accumulator of the same layout and end-token policy has seen.
+  void merge(const positional_heads& other) {
+    detail::require_same_layout("positional_heads", layout_, other.layout_);
+    if (options_.end != other.options_.end)
+      throw argument_error("positional_heads: merge of accumulators with different end-token policies");
+    reach(other.reach_);
+    for (index_t h = 0; h < layout_.size(); ++h) {
+      for (index_t o = -other.reach_; o <= other.reach_; ++o) counts_[at(h, o)] += other.counts_[other.at(h, o)];
+      tokens_[static_cast<std::size_t>(h)] += other.tokens_[static_cast<std::size_t>(h)];
+    }
+  }
+
+  /// Tokens of the head that were asked.
+  index_t tokens(head_id id) const { return tokens_[static_cast<std::size_t>(layout_.flat(id))]; }
+  /// Tokens whose argmax lies at the offset; 0 for offsets beyond every sentence.
+  index_t count(head_id id, index_t offset) const {
+    const index_t h = layout_.flat(id);
+    return offset < -reach_ || offset > reach_ ? 0 : counts_[at(h, offset)];
+  }
+  /// The most frequent offset, the smallest of equally frequent ones; 0 for a head without a token.
+  index_t best_offset(head_id id) const {
+    index_t best = 0;
+    if (tokens(id) > 0)
+      for (index_t o = best = -reach_; o <= reach_; ++o)
+        if (count(id, o) > count(id, best)) best = o;
+    return best;
+  }
+  role_evidence evidence(head_id id, index_t offset) const {
+    return judge(count(id, offset), tokens(id), options_.rule);
+  }
+
+  /// Each head at its best offset.
+  std::vector<head_role> roles() const {
+    std::vector<head_role> all;
+    for (index_t h = 0; h < layout_.size(); ++h) {
+      const head_id id = layout_.id(h);
+      const index_t offset = best_offset(id);
+      all.push_back({"positional", "offset " + std::to_string(offset), id, evidence(id, offset)});
+    }
+    return all;
+  }
+
+ private:
+  std::size_t at(index_t h, index_t offset) const {
+    return static_cast<std::size_t>(h * (2 * reach_ + 1) + reach_ + offset);
+  }
+  /// Makes room for offsets in [-most, most].
+  void reach(index_t most) {
+    if (most <= reach_) return;
+    std::vector<index_t> wider(static_cast<std::size_t>(layout_.size() * (2 * most + 1)));
+    for (index_t h = 0; h < layout_.size() && reach_ >= 0; ++h)
+      for (index_t o = -reach_; o <= reach_; ++o)
+        wider[static_cast<std::size_t>(h * (2 * most + 1) + most + o)] = counts_[at(h, o)];
+    counts_ = std::move(wider);
+    reach_ = most;
+  }
+
+  head_layout layout_;
+  positional_options options_;
+  std::vector<index_t> tokens_;  // (N)
+  std::vector<index_t> counts_;  // (N, 2 reach + 1)
+  index_t reach_ = -1;
+  detail::attention_rows rows_;
+  std::vector<index_t> chosen_;
+};
+
+}  // namespace headred

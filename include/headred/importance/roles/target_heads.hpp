@@ -1,0 +1,137 @@
+// target_heads: heads that look at keys which somebody names: the rest of the roles.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <headred/distance/fixed_sum.hpp>
+#include <headred/importance/roles/attention_rows.hpp>
+#include <headred/importance/roles/head_roles.hpp>
+#include <headred/importance/roles/key_targets.hpp>
+
+namespace headred {
+
+struct target_options {
+  end_token_use end = end_token_use::included;
+  verdict_rule rule{.threshold = .5};
+};
+
+/// Heads whose attention is greatest on a target key for at least half of the queries that have targets. What the targets
+/// are makes the role: rare_token_targets, induction_targets, duplicate_targets, delimiter_targets, band_targets,
+/// block_targets, or the caller's own.
+///   hits   = queries with argmax_s A[t,s] in targets(t), ties to the lowest s
+///   mass   = mean over the same queries of sum of A[t,s] over s in targets(t), rows divided by their sums; in [0,1]
+///   chance = the mass of uniform attention: mean of |targets(t)| / candidates
+/// Queries beyond the targets' and rows of zeros are not asked; targets that are no candidates do not count, and a query
+/// without another is not asked. Counts and 128-bit fixed-point sums: merging is exact, whatever the order.
+/// Cost O(N T S) a sentence; memory O(N).
+class target_heads {
+ public:
+  /// `role` names the result. Throws argument_error for a threshold outside [0,1] or min_tokens < 1.
+  target_heads(head_layout layout, std::string role, target_options options = {})
+      : layout_(std::move(layout)),
+        role_(std::move(role)),
+        options_(options),
+        sums_(static_cast<std::size_t>(layout_.size())) {
+    detail::require_rule("target_heads", options_.rule);
+  }
+
+  const head_layout& layout() const noexcept { return layout_; }
+  const std::string& role() const noexcept { return role_; }
+
+  /// One sentence: attention (L,H,T,S), or a range of its layers (H_l,T,S), and the targets of its valid queries.
+  /// Throws argument_error for targets outside of its valid tokens, shape_error, and data_error for rows that are not
+  /// attention; the accumulator is then as it was.
+  template <class Attention>
+  void add(Attention&& attention, const key_targets& targets, const sentence_options& options = {}) {
+    rows_.assign(layout_, attention, options, options_.end);
+    require_targets(targets);
+    const index_t queries = std::min(rows_.queries(), targets.queries()), keys = rows_.candidates();
+    added_.assign(sums_.size(), sums{});
+    for (index_t t = 0; t < queries && keys > 0; ++t) {
+      index_t valid = 0;
+      for (const index_t s : targets.of(t)) valid += s < keys ? 1 : 0;
+      if (valid == 0) continue;
+      for (index_t h = 0; h < layout_.size(); ++h) {
+        const double* row = rows_.row(h, t);
+        if (row == nullptr) continue;
+        const index_t best = detail::attention_rows::argmax(row, keys);
+        double mass = 0;
+        bool hit = false;
+        for (const index_t s : targets.of(t)) {
+          if (s >= keys) continue;
+          mass += row[s];
+          hit = hit || s == best;
+        }
+        sums& to = added_[static_cast<std::size_t>(h)];
+        ++to.tokens;
+        to.hits += hit ? 1 : 0;
+        to.mass += std::min(mass, 1.0);
+        to.chance += static_cast<double>(valid) / static_cast<double>(keys);
+      }
+    }
+    for (std::size_t h = 0; h < sums_.size(); ++h) sums_[h] += added_[h];
+  }
+
+  /// Adds what another accumulator of the same layout, role and end-token policy has seen.
+  void merge(const target_heads& other) {
+    detail::require_same_layout("target_heads", layout_, other.layout_);
+    if (role_ != other.role_ || options_.end != other.options_.end)
+      throw argument_error("target_heads: merge of " + role_ + " with " + other.role_ +
+                           ", or with another end-token policy");
+    for (std::size_t h = 0; h < sums_.size(); ++h) sums_[h] += other.sums_[h];
+  }
+
+  role_evidence evidence(head_id id) const { return judge(of(id).hits, of(id).tokens, options_.rule); }
+  /// Mean attention on the targets, in [0,1]; 0 for a head without a token.
+  double mass(head_id id) const { return mean(of(id).mass, of(id).tokens); }
+  /// The same of uniform attention.
+  double chance(head_id id) const { return mean(of(id).chance, of(id).tokens); }
+
+  std::vector<head_role> roles() const {
+    std::vector<head_role> all;
+    for (index_t h = 0; h < layout_.size(); ++h) {
+      const head_id id = layout_.id(h);
+      all.push_back({role_, "", id, evidence(id), mass(id), chance(id)});
+    }
+    return all;
+  }
+
+ private:
+  struct sums {
+    index_t tokens = 0, hits = 0;
+    fixed_sum mass, chance;
+    sums& operator+=(const sums& other) {
+      tokens += other.tokens;
+      hits += other.hits;
+      mass += other.mass;
+      chance += other.chance;
+      return *this;
+    }
+  };
+
+  const sums& of(head_id id) const { return sums_[static_cast<std::size_t>(layout_.flat(id))]; }
+  static double mean(const fixed_sum& sum, index_t n) { return n > 0 ? sum.value() / static_cast<double>(n) : 0; }
+
+  void require_targets(const key_targets& targets) const {
+    if (targets.queries() > rows_.all_queries())
+      throw argument_error("target_heads: targets for " + std::to_string(targets.queries()) +
+                           " queries, expected at most " + std::to_string(rows_.all_queries()));
+    for (index_t t = 0; t < targets.queries(); ++t)
+      for (const index_t s : targets.of(t))
+        if (s < 0 || s >= rows_.all_keys())
+          throw argument_error("target_heads: query " + std::to_string(t) + " has target " + std::to_string(s) +
+                               ", expected a key in [0," + std::to_string(rows_.all_keys()) + ")");
+  }
+
+  head_layout layout_;
+  std::string role_;
+  target_options options_;
+  std::vector<sums> sums_, added_;  // (N)
+  detail::attention_rows rows_;
+};
+
+}  // namespace headred
