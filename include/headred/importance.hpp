@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headred/importance/confidence.hpp>
+#include <headred/importance/end_token.hpp>
 #include <headred/importance/exact_sum.hpp>
 #include <headred/importance/head_relevance.hpp>
 #include <headred/importance/head_scores.hpp>

@@ -50,7 +50,7 @@ struct bert {
   nlohmann::json sentences, reference;
 };
 
-void check_positional(const bert& b, hr::end_token_use end, const char* name) {
+void check_positional(const bert& b, hr::end_token end, const char* name) {
   hr::positional_heads heads({12, 12}, {.end = end});
   for (const auto& sentence : b.sentences) heads.add(b.attention(sentence), {.scale = 1e-4});
   const auto& expected = b.reference["positional"][name];
@@ -129,8 +129,8 @@ TEST_SUITE("roles") {
     const auto shared = shared_dir();
     if (shared.empty()) return skip("no folder with real data");
     const bert b(shared);
-    check_positional(b, hr::end_token_use::excluded, "end_excluded_as_query_and_key");
-    check_positional(b, hr::end_token_use::included, "nothing_excluded");
+    check_positional(b, hr::end_token::excluded, "end_excluded_as_query_and_key");
+    check_positional(b, hr::end_token::included, "nothing_excluded");
   }
 
   TEST_CASE("BERT-base: syntactic heads under three policies, all counts exact") {

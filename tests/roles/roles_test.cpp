@@ -119,7 +119,7 @@ TEST_SUITE("roles") {
       return maps(1, 7, T, T,
                   [T](index_t, index_t h, index_t t) { return std::min(std::max<index_t>(t + h - 3, 0), T - 1); });
     };
-    hr::positional_heads heads({1, 7}, {.end = hr::end_token_use::included, .rule = {.threshold = .9}});
+    hr::positional_heads heads({1, 7}, {.end = hr::end_token::included, .rule = {.threshold = .9}});
     for (const index_t T : {100, 1, 2, 120}) heads.add(shift(T).view());
     for (index_t h = 0; h < 7; ++h) {
       CHECK(heads.tokens({0, h}) == 223);
@@ -142,8 +142,8 @@ TEST_SUITE("roles") {
     for (index_t s = 0; s < 4; ++s) m.at(0, 0, 0, s) = row[s];
     m.at(0, 0, 1, 3) = 1;  // nothing but the end token: the first key
     m.at(0, 0, 3, 3) = 1;
-    hr::positional_heads heads({1, 1}), key({1, 1}, {.end = hr::end_token_use::excluded_as_key}),
-        all({1, 1}, {.end = hr::end_token_use::included});
+    hr::positional_heads heads({1, 1}), key({1, 1}, {.end = hr::end_token::excluded_as_key}),
+        all({1, 1}, {.end = hr::end_token::included});
     for (auto* h : {&heads, &key, &all}) h->add(m.view());
     CHECK(heads.tokens({0, 0}) == 2);  // row 2 is zero, row 3 the end token
     CHECK(heads.count({0, 0}, 1) == 1);
@@ -173,7 +173,7 @@ TEST_SUITE("roles") {
       maps m = random_maps(seed, T, S);
       for (const int without : {0, 1}) {
         hr::positional_options options;
-        options.end = without != 0 ? hr::end_token_use::excluded : hr::end_token_use::included;
+        options.end = without != 0 ? hr::end_token::excluded : hr::end_token::included;
         hr::positional_heads heads({2, 3}, options), layers({2, 3}, options), padded({2, 3}, options);
         heads.add(m.view());
         layers.add(m.layers());
@@ -322,7 +322,7 @@ TEST_SUITE("roles") {
       return h == 1 ? std::min<index_t>(t + 1, 5) : (t == 1 || t == 2 ? 3 - t : t == 3 || t == 4 ? 7 - t : 0);
     });
     const hr::verdict_rule rule{.threshold = .9, .min_tokens = 4};
-    const hr::target_options options{.end = hr::end_token_use::included, .rule = rule};
+    const hr::target_options options{.end = hr::end_token::included, .rule = rule};
     hr::target_heads delimiter({1, 3}, "delimiter", options), diagonal({1, 3}, "diagonal", options),
         blocks({1, 3}, "block", options);
     hr::key_targets k;
@@ -445,7 +445,7 @@ TEST_SUITE("roles") {
     twice.relations = {"obj", "obj"};
     CHECK(text_of_error([&] { hr::syntactic_heads({1, 1}, twice); }) == "syntactic_heads: a relation is given twice");
 
-    hr::positional_heads p({1, 1}, {.end = hr::end_token_use::included});
+    hr::positional_heads p({1, 1}, {.end = hr::end_token::included});
     m.at(0, 0, 2, 0) = std::nan("");
     CHECK(text_of_error([&] { p.add(m.view()); }).find("layer 0, head 0, row 2") == 0);
     CHECK(p.tokens({0, 0}) == 0);

@@ -15,17 +15,10 @@
 #include <headred/core/as_view.hpp>
 #include <headred/distance/fixed_sum.hpp>
 #include <headred/distance/sentence_maps.hpp>
+#include <headred/importance/end_token.hpp>
 #include <headred/importance/head_scores.hpp>
 
 namespace headred {
-
-/// What becomes of a sentence's last valid token, its end token.
-enum class end_token {
-  excluded,           ///< as query and as key
-  excluded_as_key,    ///< it may ask, but cannot be the favourite
-  excluded_as_query,  ///< the other way round
-  included,           ///< an ordinary token; also for maps without an end token
-};
 
 /// What the mean is over.
 enum class token_average {
@@ -185,8 +178,8 @@ class confidence {
 
   template <class Real>
   bool add_maps() {
-    const bool no_query = options_.end == end_token::excluded || options_.end == end_token::excluded_as_query;
-    const bool no_key = options_.end == end_token::excluded || options_.end == end_token::excluded_as_key;
+    const bool no_query = !end_asks(options_.end);
+    const bool no_key = !end_is_candidate(options_.end);
     const index_t queries = maps_.queries() - (no_query ? 1 : 0), candidates = maps_.keys() - (no_key ? 1 : 0);
     if (maps_.empty() || queries < 1 || candidates < 1) {
       ++counts_.skipped;

@@ -86,7 +86,7 @@ head_scores model_confidence(transformer<T, Backend>& model, const token_batch& 
     if (layout.heads(kind).size() == 0) continue;
     confidence_options own = options.confidence;
     if (model.config().has_cross() && kind != attention_kind::encoder_self && !options.target_ends) {
-      const bool no_key = own.end == end_token::excluded || own.end == end_token::excluded_as_key;
+      const bool no_key = !end_is_candidate(own.end);
       own.end = kind == attention_kind::cross && no_key ? end_token::excluded_as_key : end_token::included;
     }
     sums.emplace(kind, confidence<Backend>(model.backend(), layout.heads(kind), own));

@@ -12,7 +12,7 @@
 namespace headred {
 
 /// For each of `queries` tokens the separators, keys with separator[s] != 0: heads that look there do nothing for the
-/// token ("no-op"). Use end_token_use::included. Clark et al. (BlackboxNLP 2019), section 3.2.
+/// token ("no-op"). Use end_token::included. Clark et al. (BlackboxNLP 2019), section 3.2.
 inline void delimiter_targets(std::span<const std::uint8_t> separator, index_t queries, key_targets& targets) {
   targets.clear();
   for (index_t t = 0; t < queries; ++t) {

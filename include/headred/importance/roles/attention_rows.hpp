@@ -9,15 +9,9 @@
 #include <headred/core/as_view.hpp>
 #include <headred/core/head_layout.hpp>
 #include <headred/distance/sentence_maps.hpp>
+#include <headred/importance/end_token.hpp>
 
 namespace headred {
-
-/// Whether the last valid token ends the sentence ("</s>", "[SEP]") and is left out.
-enum class end_token_use {
-  excluded,         ///< neither asked (as a query) nor a candidate (as a key)
-  excluded_as_key,  ///< asked, no candidate
-  included          ///< an ordinary token; also for maps whose sentences have no end token
-};
 
 namespace detail {
 
@@ -26,7 +20,7 @@ class attention_rows {
  public:
   /// attention (L,H,T,S), or a range of its layers (H_l,T,S). Throws shape_error where it does not fit the layout.
   template <class Attention>
-  void assign(const head_layout& layout, Attention&& attention, const sentence_options& options, end_token_use end) {
+  void assign(const head_layout& layout, Attention&& attention, const sentence_options& options, end_token end) {
     if constexpr (viewable_as<Attention, 4>) {
       const auto view = as_view(attention);
       using value = typename decltype(view)::value_type;
@@ -36,8 +30,8 @@ class attention_rows {
     } else {
       static_assert(!sizeof(Attention), "expected attention (L,H,T,S), or a range of its layers, tensor_view (H,T,S)");
     }
-    queries_ = maps_.empty() ? 0 : maps_.queries() - (end == end_token_use::excluded ? 1 : 0);
-    candidates_ = maps_.empty() ? 0 : maps_.keys() - (end == end_token_use::included ? 0 : 1);
+    queries_ = maps_.empty() ? 0 : maps_.queries() - (end_asks(end) ? 0 : 1);
+    candidates_ = maps_.empty() ? 0 : maps_.keys() - (end_is_candidate(end) ? 0 : 1);
     row_.resize(static_cast<std::size_t>(maps_.empty() ? 0 : maps_.keys()));
   }
 

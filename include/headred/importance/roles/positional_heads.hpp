@@ -13,7 +13,7 @@
 namespace headred {
 
 struct positional_options {
-  end_token_use end = end_token_use::excluded;
+  end_token end = end_token::excluded;
   verdict_rule rule{.threshold = .9};
 };
 

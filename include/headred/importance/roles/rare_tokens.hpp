@@ -16,7 +16,7 @@ struct rare_token_options {
 };
 
 /// For each of `queries` tokens, the sentence's rarest tokens; nothing for a sentence without a rare one. With
-/// target_heads and end_token_use::excluded, Voita et al. (ACL 2019), section 5.3.
+/// target_heads and end_token::excluded, Voita et al. (ACL 2019), section 5.3.
 ///   ranks : of each key, its place in a frequency list from 0 (the most frequent) on; -1: no word (an end token)
 /// All keys as rare as the last one that counts, count too: equal words and words that the list lacks are told apart by
 /// nothing. Throws argument_error for rarest < 1 or most_frequent < 0. Cost O((T + rarest) S).

@@ -15,7 +15,7 @@
 namespace headred {
 
 struct target_options {
-  end_token_use end = end_token_use::included;
+  end_token end = end_token::included;
   verdict_rule rule{.threshold = .5};
 };
 

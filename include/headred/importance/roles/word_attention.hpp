@@ -36,7 +36,7 @@ class word_attention {
   template <class Attention>
   void assign(const head_layout& layout, Attention&& attention, const word_tree& tree, const sentence_options& options,
               word_policy policy, bool has_end) {
-    rows_.assign(layout, attention, options, has_end ? end_token_use::excluded_as_key : end_token_use::included);
+    rows_.assign(layout, attention, options, has_end ? end_token::excluded_as_key : end_token::included);
     require(tree);
     policy_ = policy;
     const auto n = static_cast<std::size_t>(tree.words());
