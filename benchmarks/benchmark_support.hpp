@@ -94,12 +94,15 @@ double multiply_add_limit() {
   static const double rate = [] {
     constexpr int lanes = headred::native_lanes<Real>, chains = 12, steps = 100000;
     using vec = headred::detail::pack<Real, lanes>;
-    Real factor = Real(.999), term = Real(.5);
+    Real factor = Real(.999), term = Real(.5), begin[chains];
+    for (int c = 0; c < chains; ++c) begin[c] = static_cast<Real>(c);  // equal chains would be computed once
     benchmark::DoNotOptimize(factor);
     benchmark::DoNotOptimize(term);
+    benchmark::DoNotOptimize(begin);
     return best_rate(double(lanes) * chains * steps, [=] {
       const vec f = headred::detail::broadcast<vec>(factor), t = headred::detail::broadcast<vec>(term);
-      vec sum[chains]{};  // local, so that it stays in registers
+      vec sum[chains];  // local, so that it stays in registers
+      for (int c = 0; c < chains; ++c) sum[c] = headred::detail::broadcast<vec>(begin[c]);
       for (int i = 0; i < steps; ++i) {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 12
