@@ -11,6 +11,7 @@
 #include <headred/nn/learning_rate.hpp>
 #include <headred/nn/model_cost.hpp>
 #include <headred/nn/progress.hpp>
+#include <headred/nn/start_relevance.hpp>
 #include <headred/nn/training_step.hpp>
 #include <headred/nn/transformer.hpp>
 #include <headred/nn/translation_grammar.hpp>

@@ -163,6 +163,7 @@ class transformer {
     require_batch(what, batch);
     tape<T, Backend>& t = p.t;
     slot x = embedding<T, Backend>(t, batch.ids, w.tokens, static_cast<T>(e.scale));
+    t.set_samples(x, batch.sentences);
     if (e.positions != positions::none) {
       places_.resize(batch.ids.size());
       for (std::size_t b = 0; b < batch.sentences.size(); ++b) {

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include <headred/nn/op/add_relevance.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/tape.hpp>
@@ -49,10 +50,12 @@ namespace detail {
 
 template <class T, backend Backend>
 struct add_node {
+  static constexpr const char* name = "add";
   slot a, b, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) add_gradient<T>(t.backend(), t.gradient(y), t.gradient(a), t.gradient(b));
   }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const { add_node_relevance(t, s, a, b, y); }
 };
 
 }  // namespace detail
@@ -60,7 +63,7 @@ struct add_node {
 /// The sum of two activations.
 template <class T, host_backend Backend>
 slot add(tape<T, Backend>& t, slot a, slot b) {
-  const slot y = t.add(t.rows(a), t.cols(a));
+  const slot y = t.add_like(a, t.cols(a));
   add_forward<T>(t.backend(), t.input(a), t.input(b), t.value(y));
   t.record(detail::add_node<T, Backend>{a, b, y});
   return y;

@@ -3,6 +3,7 @@
 
 #include <headred/nn/op/attention_backward.hpp>
 #include <headred/nn/op/attention_record.hpp>
+#include <headred/nn/op/attention_relevance.hpp>
 #include <headred/nn/parameter.hpp>
 
 namespace headred {
@@ -132,6 +133,7 @@ View columns(const char* name, const View& m, const slot_columns& s, index_t col
 
 template <class T, backend Backend>
 struct attention_node {
+  static constexpr const char* name = "attention";
   attention_call<T, Backend> call;
   slot out, context;
   T* probabilities;
@@ -163,6 +165,9 @@ struct attention_node {
     if (call.bias != nullptr) d.bias = call.bias->gradient.view();
     d.probabilities = probability_gradients;
     attention_gradient(t.backend(), in, probabilities, t.input(context), t.gradient(out), d, *call.workspace);
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    attention_node_relevance(t, s, call, inputs(t), probabilities, context, out);
   }
 };
 
@@ -213,6 +218,7 @@ slot attention(tape<T, Backend>& t, const attention_call<T, Backend>& call,
     }
   }
   node.out = t.add(in.q.extent(0), in.q.extent(1));
+  t.set_samples(node.out, node.call.queries);
   node.context = keeps && call.gates != nullptr ? t.add(in.q.extent(0), in.q.extent(1)) : node.out;
   attention_forward(t.backend(), in, t.value(node.out), node.probabilities,
                     node.context == node.out ? tensor_view<T, 2>{} : t.value(node.context), *call.workspace);

@@ -9,7 +9,7 @@
 #include <headred/core/number_text.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 #include <headred/numeric/vector_math.hpp>
 #include <headred/simd/philox_blocks.hpp>
 
@@ -171,11 +171,15 @@ namespace detail {
 
 template <class T, backend Backend>
 struct dropout_node {
+  static constexpr const char* name = "dropout";
   slot x, y;
   double probability;
   random_stream stream;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) dropout_gradient<T>(t.backend(), probability, stream, t.gradient(y), t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    pass_relevance(t, s, relevance_op::dropout, x, y);
   }
 };
 
@@ -185,7 +189,7 @@ struct dropout_node {
 template <class T, host_backend Backend>
 slot dropout(tape<T, Backend>& t, slot x, double probability, random_stream stream) {
   if (dropout_mask(probability, stream).keeps_all()) return x;
-  const slot y = t.add(t.rows(x), t.cols(x));
+  const slot y = t.add_like(x, t.cols(x));
   dropout_forward<T>(t.backend(), t.input(x), probability, stream, t.value(y));
   t.record(detail::dropout_node<T, Backend>{x, y, probability, stream});
   return y;

@@ -10,7 +10,7 @@
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/parameter.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
 
@@ -79,6 +79,7 @@ namespace detail {
 
 template <class T, backend Backend>
 struct embedding_node {
+  static constexpr const char* name = "embedding";
   slot y;
   parameter<T, 2, Backend>* table;
   const std::int32_t* ids;
@@ -89,6 +90,8 @@ struct embedding_node {
       embedding_gradient<T>(t.backend(), {ids, static_cast<std::size_t>(count)}, t.gradient(y), scale,
                             table->gradient.view());
   }
+  // Relevance ends at the embedded tokens: t.relevance(y), a row for each.
+  void relevance(tape<T, Backend>&, relevance_sweep<T, Backend>&) const {}
 };
 
 }  // namespace detail

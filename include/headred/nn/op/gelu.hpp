@@ -6,7 +6,7 @@
 #include <headred/nn/op/bounded.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 #include <headred/numeric/exponential.hpp>
 
 namespace headred {
@@ -103,10 +103,14 @@ namespace detail {
 
 template <class T, backend Backend>
 struct gelu_node {
+  static constexpr const char* name = "gelu";
   slot x, y;
   gelu_form form;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) gelu_gradient<T>(t.backend(), t.input(x), form, t.gradient(y), t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    pass_relevance(t, s, relevance_op::activation, x, y);
   }
 };
 
@@ -115,7 +119,7 @@ struct gelu_node {
 /// gelu of an activation.
 template <class T, host_backend Backend>
 slot gelu(tape<T, Backend>& t, slot x, gelu_form form) {
-  const slot y = t.add(t.rows(x), t.cols(x));
+  const slot y = t.add_like(x, t.cols(x));
   gelu_forward<T>(t.backend(), t.input(x), form, t.value(y));
   t.record(detail::gelu_node<T, Backend>{x, y, form});
   return y;

@@ -7,6 +7,7 @@
 
 #include <headred/core/number_text.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/layer_norm_relevance.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/parameter.hpp>
 #include <headred/nn/tape.hpp>
@@ -212,6 +213,7 @@ namespace detail {
 
 template <class T, backend Backend>
 struct layer_norm_node {
+  static constexpr const char* name = "layer_norm";
   slot x, y;
   parameter<T, 1, Backend>*scale, *shift;
   T *mean, *inverse_deviation;
@@ -220,6 +222,9 @@ struct layer_norm_node {
     const index_t rows = t.rows(x);
     layer_norm_gradient<T>(t.backend(), t.input(x), scale->value.view(), {mean, {rows}}, {inverse_deviation, {rows}},
                            t.gradient(y), t.gradient(x), scale->gradient.view(), shift->gradient.view());
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    layer_norm_node_relevance(t, s, x, y, *scale, *shift, mean, inverse_deviation);
   }
 };
 
@@ -230,7 +235,7 @@ template <class T, host_backend Backend>
 slot layer_norm(tape<T, Backend>& t, slot x, parameter<T, 1, Backend>& scale, parameter<T, 1, Backend>& shift,
                 std::type_identity_t<T> epsilon) {
   const index_t rows = t.rows(x);
-  const slot y = t.add(rows, t.cols(x));
+  const slot y = t.add_like(x, t.cols(x));
   T* const mean = t.recording() ? t.keep(rows) : nullptr;
   T* const inverse_deviation = t.recording() ? t.keep(rows) : nullptr;
   layer_norm_forward<T>(t.backend(), t.input(x), std::as_const(scale.value).view(), std::as_const(shift.value).view(),

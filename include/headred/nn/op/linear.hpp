@@ -3,6 +3,7 @@
 
 #include <headred/backend/row_sums.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/linear_relevance.hpp>
 #include <headred/nn/parameter.hpp>
 #include <headred/nn/tape.hpp>
 
@@ -62,6 +63,7 @@ namespace detail {
 
 template <class T, backend Backend>
 struct linear_node {
+  static constexpr const char* name = "linear";
   slot x, y;
   parameter<T, 2, Backend>* weight;
   parameter<T, 1, Backend>* bias;
@@ -78,6 +80,9 @@ struct linear_node {
     }
     linear_gradient<T>(t.backend(), t.input(x), w, dy, dx, weight->gradient.view(), dbias);
   }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    linear_node_relevance(t, s, x, y, *weight, bias);
+  }
 };
 
 }  // namespace detail
@@ -86,7 +91,7 @@ struct linear_node {
 template <class T, backend Backend>
 slot linear(tape<T, Backend>& t, slot x, parameter<T, 2, Backend>& weight,
             std::type_identity_t<parameter<T, 1, Backend>*> bias) {
-  const slot y = t.add(t.rows(x), weight.value.extent(0));
+  const slot y = t.add_like(x, weight.value.extent(0));
   tensor_view<const T, 1, typename Backend::space> b;
   if (bias != nullptr) b = std::as_const(bias->value).view();
   linear_forward<T>(t.backend(), t.input(x), std::as_const(weight.value).view(), b, t.value(y));

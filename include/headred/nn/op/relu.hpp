@@ -5,7 +5,7 @@
 
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
 
@@ -51,9 +51,13 @@ namespace detail {
 
 template <class T, backend Backend>
 struct relu_node {
+  static constexpr const char* name = "relu";
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) relu_gradient<T>(t.backend(), t.input(x), t.gradient(y), t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    pass_relevance(t, s, relevance_op::activation, x, y);
   }
 };
 
@@ -62,7 +66,7 @@ struct relu_node {
 /// relu of an activation.
 template <class T, host_backend Backend>
 slot relu(tape<T, Backend>& t, slot x) {
-  const slot y = t.add(t.rows(x), t.cols(x));
+  const slot y = t.add_like(x, t.cols(x));
   relu_forward<T>(t.backend(), t.input(x), t.value(y));
   t.record(detail::relu_node<T, Backend>{x, y});
   return y;

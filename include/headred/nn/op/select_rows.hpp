@@ -8,7 +8,7 @@
 
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
 
@@ -55,15 +55,37 @@ void select_rows_gradient(Backend& be, std::type_identity_t<tensor_view<const T,
   });
 }
 
+/// relevance_in_rows[i] = relevance_out_i, 0 elsewhere; both (.,D), the former overwritten. Errors as before.
+template <class T, host_backend Backend>
+void select_rows_relevance(Backend& be, std::type_identity_t<tensor_view<const T, 2>> relevance_out,
+                           std::span<const index_t> rows, tensor_view<T, 2> relevance_in) {
+  detail::require_matrix("select_rows_relevance", "relevance_in", relevance_in, relevance_in.extent(0),
+                         relevance_in.extent(1));
+  for (index_t r = 0; r < relevance_in.extent(0); ++r)
+    std::fill_n(relevance_in.data() + r * relevance_in.stride(0), relevance_in.extent(1), T(0));
+  select_rows_gradient<T>(be, relevance_out, rows, relevance_in);
+}
+
 namespace detail {
 
 template <class T, backend Backend>
 struct select_rows_node {
+  static constexpr const char* name = "select_rows";
   slot x, y;
   const index_t* rows;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y))
       select_rows_gradient<T>(t.backend(), t.gradient(y), {rows, static_cast<std::size_t>(t.rows(y))}, t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    if (!t.has_relevance(y)) return;
+    const tensor_view<const T, 2> out = t.relevance(y);
+    s.pass(relevance_op::select_rows, relevance_rule::identity(), y,
+           std::array<typename relevance_sweep<T, Backend>::input, 1>{{{x}}},
+           [&](const relevance_rule&, const auto& raw) {
+             select_rows_relevance<T>(t.backend(), out, {rows, static_cast<std::size_t>(t.rows(y))}, raw[0]);
+             return relevance_terms{};
+           });
   }
 };
 
@@ -77,6 +99,14 @@ slot select_rows(tape<T, Backend>& t, slot x, std::span<const index_t> rows) {
   if (!t.recording()) return y;
   index_t* const kept = t.template keep<index_t>(static_cast<index_t>(rows.size()));
   std::copy(rows.begin(), rows.end(), kept);
+  const auto samples = t.samples(x);
+  sequence* const chosen = t.template keep<sequence>(static_cast<index_t>(samples.size()));
+  for (std::size_t b = 0; b < samples.size(); ++b) {
+    const auto first = std::lower_bound(rows.begin(), rows.end(), samples[b].begin);
+    const auto last = std::lower_bound(first, rows.end(), samples[b].begin + samples[b].length);
+    chosen[b] = {first - rows.begin(), last - first};
+  }
+  t.set_samples(y, {chosen, samples.size()});
   t.record(detail::select_rows_node<T, Backend>{x, y, kept});
   return y;
 }

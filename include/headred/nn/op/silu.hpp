@@ -6,7 +6,7 @@
 #include <headred/nn/op/bounded.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 #include <headred/numeric/exponential.hpp>
 
 namespace headred {
@@ -59,9 +59,13 @@ namespace detail {
 
 template <class T, backend Backend>
 struct silu_node {
+  static constexpr const char* name = "silu";
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) silu_gradient<T>(t.backend(), t.input(x), t.gradient(y), t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    pass_relevance(t, s, relevance_op::activation, x, y);
   }
 };
 
@@ -70,7 +74,7 @@ struct silu_node {
 /// silu of an activation.
 template <class T, host_backend Backend>
 slot silu(tape<T, Backend>& t, slot x) {
-  const slot y = t.add(t.rows(x), t.cols(x));
+  const slot y = t.add_like(x, t.cols(x));
   silu_forward<T>(t.backend(), t.input(x), t.value(y));
   t.record(detail::silu_node<T, Backend>{x, y});
   return y;

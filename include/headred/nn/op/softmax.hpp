@@ -6,7 +6,7 @@
 
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
-#include <headred/nn/tape.hpp>
+#include <headred/nn/relevance_sweep.hpp>
 #include <headred/numeric/exponential.hpp>
 
 namespace headred {
@@ -116,14 +116,62 @@ void softmax_gradient(Backend& be, std::type_identity_t<tensor_view<const T, 2>>
   });
 }
 
+/// relevance_in_rj = x_rj (R_rj - y_rj sum_k R_rk), the rule `attn`; returns what it does not hand on, as nonlinear.
+/// All (R,D), relevance_in overwritten. Where y = 0 nothing arrives. Throws shape_error.
+/// Source: Achtibat et al. 2024, proposition 3.1.
+template <class T, host_backend Backend>
+relevance_terms softmax_relevance(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x,
+                                  std::type_identity_t<tensor_view<const T, 2>> y,
+                                  std::type_identity_t<tensor_view<const T, 2>> relevance_out,
+                                  tensor_view<T, 2> relevance_in, relevance_workspace<T>& workspace) {
+  const index_t rows = y.extent(0), cols = y.extent(1);
+  detail::require_matrix("softmax_relevance", "x", x, rows, cols);
+  detail::require_matrix("softmax_relevance", "y", y, rows, cols);
+  detail::require_matrix("softmax_relevance", "relevance_out", relevance_out, rows, cols);
+  detail::require_matrix("softmax_relevance", "relevance_in", relevance_in, rows, cols);
+  double* const terms = workspace.terms(3 * rows);
+  detail::for_row_blocks(be, rows, cols, [&](index_t begin, index_t end) {
+    for (index_t r = begin; r < end; ++r) {
+      T total = T(0), mean = T(0);
+      for (index_t c = 0; c < cols; ++c) {
+        total += relevance_out(r, c);
+        if (y(r, c) != T(0)) mean += y(r, c) * x(r, c);
+      }
+      double lost = 0;
+      for (index_t c = 0; c < cols; ++c) {
+        const T relevance = relevance_out(r, c);
+        const bool reached = y(r, c) != T(0);
+        relevance_in(r, c) = reached ? x(r, c) * (relevance - y(r, c) * total) : T(0);
+        lost += static_cast<double>(reached ? relevance * (T(1) - x(r, c) + mean) : relevance * (T(1) + mean));
+      }
+      terms[3 * r] = terms[3 * r + 1] = 0;
+      terms[3 * r + 2] = lost;
+    }
+  });
+  return detail::total_of(terms, rows);
+}
+
 namespace detail {
 
 template <class T, backend Backend>
 struct softmax_node {
+  static constexpr const char* name = "softmax";
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (!t.has_gradient(y)) return;
     softmax_gradient<T>(t.backend(), t.input(y), t.gradient(y), t.gradient(x));
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    if (!t.has_relevance(y)) return;
+    const tensor_view<const T, 2> relevance_out = t.relevance(y);
+    s.pass(relevance_op::softmax, s.rules().of(relevance_op::softmax), y,
+           std::array<typename relevance_sweep<T, Backend>::input, 1>{{{x}}},
+           [&](const relevance_rule& rule, const auto& raw) {
+             if (const auto* own = s.rules().own(relevance_op::softmax))
+               return (*own)({relevance_op::softmax, t.input(x), t.input(y), {}, {}, {}, relevance_out, raw[0]});
+             if (rule.kind != rule_kind::attn) refuse_rule(relevance_op::softmax, rule.kind);
+             return softmax_relevance<T>(t.backend(), t.input(x), t.input(y), relevance_out, raw[0], s.workspace());
+           });
   }
 };
 

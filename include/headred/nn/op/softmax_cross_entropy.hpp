@@ -141,6 +141,7 @@ namespace detail {
 
 template <class T, backend Backend>
 struct softmax_cross_entropy_node {
+  static constexpr const char* name = "softmax_cross_entropy";
   slot logits, total;
   const std::int32_t* targets;
   T* log_sums;
@@ -152,6 +153,11 @@ struct softmax_cross_entropy_node {
     softmax_cross_entropy_gradient<T>(t.backend(), t.input(logits), {targets, static_cast<std::size_t>(rows)},
                                       label_smoothing, {log_sums, {rows}}, weight * *t.gradient(total).data(),
                                       t.gradient(logits));
+  }
+  // Relevance starts at logits; a loss above them has none.
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>&) const {
+    if (t.has_relevance(total))
+      throw argument_error("sweep: softmax_cross_entropy has no relevance, expected a start at the logits");
   }
 };
 

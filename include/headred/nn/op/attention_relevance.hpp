@@ -1,0 +1,349 @@
+// Relevance through attention: y = A v, A = softmax(scale q k^T + bias + mask), head by head, query by query.
+#pragma once
+
+#include <algorithm>
+
+#include <headred/nn/op/attention_forward.hpp>
+#include <headred/nn/relevance_sweep.hpp>
+#include <headred/simd/block_product.hpp>
+
+namespace headred {
+
+/// What attention_relevance writes; q and k are empty for attention_mode::constant.
+template <class T>
+struct attention_relevance_in {
+  tensor_view<T, 2> q, k, v;  ///< shapes of the operands
+};
+
+namespace detail {
+
+template <class T>
+index_t relevance_scratch(const attention_shape& s, index_t keys) {
+  return keys * (s.head_size + 5) + s.head_size * (s.head_size + 5);
+}
+
+/// Operands of a task; R of the outputs before the gates, which pass it on as it is.
+template <class T, class Rule>
+struct attention_relevance_kernel {
+  const attention_inputs<T>& in;
+  Rule rule;
+  bool joint;
+  T scale;
+  const T* probabilities;
+  tensor_view<const T, 2> context, out;
+  const attention_relevance_in<T>& to;
+  double* terms;  ///< (sentences, heads, 3)
+
+  void operator()(const attention_task& task, index_t offset, T* scratch) const {
+    const auto b = static_cast<std::size_t>(task.sentence);
+    const sequence queries = in.queries[b], keys = in.keys[b];
+    const index_t group = in.shape.heads / in.shape.kv_heads;
+    for (index_t h = task.group * group; h < (task.group + task.groups) * group; ++h) {
+      relevance_terms lost;
+      for (index_t i = 0; i < queries.length; ++i) {
+        const index_t n = visible_keys(in.options.causal, i, queries.length, keys.length);
+        row(queries, keys, h, i, n, probabilities + offset + (h * queries.length + i) * keys.length, scratch, lost);
+      }
+      double* const at = terms + 3 * (task.sentence * in.shape.heads + h);
+      at[0] = lost.bias;
+      at[1] = lost.eps;
+      at[2] = lost.nonlinear;
+    }
+  }
+
+ private:
+  // A query of a head: its rows, and those of the keys from the first of the sentence on.
+  struct place {
+    index_t n, size, k_row, v_row, to_k_row, to_v_row;
+    const T *p, *q, *k, *v, *y, *relevance;
+    T *to_q, *to_k, *to_v;
+  };
+
+  void row(const sequence& queries, const sequence& keys, index_t h, index_t i, index_t n, const T* p, T* scratch,
+           relevance_terms& lost) const {
+    const index_t size = in.shape.head_size, g = h / (in.shape.heads / in.shape.kv_heads), at = queries.begin + i;
+    place w{};
+    w.n = n;
+    w.size = size;
+    w.p = p;
+    w.relevance = out.data() + at * out.stride(0) + h * size;
+    if (std::none_of(w.relevance, w.relevance + size, [](T r) { return r != T(0); })) return;
+    const auto head = [size](const auto& m, index_t r, index_t number) {
+      return m.data() + r * m.stride(0) + number * size;
+    };
+    w.q = head(in.q, at, h);
+    w.k = head(in.k, keys.begin, g);
+    w.v = head(in.v, keys.begin, g);
+    w.y = head(context, at, h);
+    w.to_v = head(to.v, keys.begin, g);
+    w.k_row = in.k.stride(0);
+    w.v_row = in.v.stride(0);
+    w.to_v_row = to.v.stride(0);
+    if (joint) {
+      w.to_q = head(to.q, at, h);
+      w.to_k = head(to.k, keys.begin, g);
+      w.to_k_row = to.k.stride(0);
+    }
+    if constexpr (by_sign<Rule>)
+      signed_row(w, scratch, lost);
+    else if (Rule::kind == rule_kind::attn && joint)
+      product_row(w, h, i, queries, keys, scratch, lost);
+    else
+      plain_row(w, scratch, lost);
+  }
+
+  /// slope_jc = A_j (v_jc - y_c): how output c moves with score j.
+  void slopes(const place& w, T* slope) const {
+    for (index_t j = 0; j < w.n; ++j)
+      for_each_pack<T>(w.size,
+                       [&, p = w.p[j], v = w.v + j * w.v_row, to_row = slope + j * w.size](index_t c, auto zero) {
+                         using vec = decltype(zero);
+                         store(to_row + c, p * (load<vec>(v + c) - load<vec>(w.y + c)));
+                       });
+  }
+
+  /// plus += the positive entries of `factor` times a row, minus += the negative ones; the products go to `keep` if given.
+  static void split(const T* row, T factor, index_t n, T* plus, T* minus, T* keep = nullptr) {
+    for_each_pack<T>(n, [=](index_t c, auto zero) {
+      using vec = decltype(zero);
+      const vec z = load<vec>(row + c) * factor, positive = select_less(zero, z, z, zero);
+      store(plus + c, load<vec>(plus + c) + positive);
+      store(minus + c, load<vec>(minus + c) + (z - positive));
+      if (keep != nullptr) store(keep + c, z);
+    });
+  }
+
+  /// Contributions to output c: A_j v_jc; q_d scale sum_j slope_jc k_jd; k_jd q_d scale slope_jc, which has the sign of
+  /// a product, so that its sums by sign come from those of its factors.
+  void signed_row(const place& w, T* scratch, relevance_terms& lost) const {
+    const index_t n = w.n, size = w.size;
+    T *const slope = scratch, *const across = slope + n * size, *const plus = across + size * size,
+             *const minus = plus + size;
+    std::fill_n(plus, size, T(0));
+    std::fill_n(minus, size, T(0));
+    for (index_t j = 0; j < n; ++j) split(w.v + j * w.v_row, w.p[j], size, plus, minus);
+    if (joint) {
+      slopes(w, slope);
+      for (index_t j = 0; j < n; ++j) {
+        const auto [rising, falling] = score_parts(w, j);
+        for_each_pack<T>(size, [&, from = slope + j * size, up_by = rising, down_by = falling](index_t c, auto zero) {
+          using vec = decltype(zero);
+          const vec s = load<vec>(from + c), up = select_less(zero, s, s, zero), down = s - up;
+          store(plus + c, load<vec>(plus + c) + (up * up_by + down * down_by));
+          store(minus + c, load<vec>(minus + c) + (up * down_by + down * up_by));
+        });
+      }
+      block_product(size, size, n, scale, {w.k, 1, w.k_row}, slope, size, T(0), across, size);
+      for (index_t d = 0; d < size; ++d) split(across + d * size, w.q[d], size, plus, minus, across + d * size);
+    }
+    for (index_t c = 0; c < size; ++c) {
+      const auto f = factors_by_sign(rule, w.relevance[c], plus[c], minus[c]);
+      plus[c] = f.plus;
+      minus[c] = f.minus;
+      lost.eps += f.lost;
+    }
+    for (index_t j = 0; j < n; ++j)
+      for_each_pack<T>(size, [&, p = w.p[j], v = w.v + j * w.v_row, to_row = w.to_v + j * w.to_v_row](index_t c,
+                                                                                                      auto zero) {
+        using vec = decltype(zero);
+        const vec z = load<vec>(v + c) * p;
+        store(to_row + c, load<vec>(to_row + c) + select_less(zero, z, load<vec>(plus + c), load<vec>(minus + c)) * z);
+      });
+    if (!joint) return;
+    for (index_t j = 0; j < n; ++j) {
+      const T with = weighed(slope + j * size, plus, minus, size),
+              against = weighed(slope + j * size, minus, plus, size);
+      for_each_pack<T>(size, [&, k = w.k + j * w.k_row, to_row = w.to_k + j * w.to_k_row](index_t d, auto zero) {
+        using vec = decltype(zero);
+        const vec s = load<vec>(w.q + d) * load<vec>(k + d) * scale;
+        store(to_row + d,
+              load<vec>(to_row + d) + select_less(zero, s, broadcast<vec>(with), broadcast<vec>(against)) * s);
+      });
+    }
+    for (index_t d = 0; d < size; ++d) w.to_q[d] += weighed(across + d * size, plus, minus, size);
+  }
+
+  struct parts_by_sign {
+    T rising, falling;
+  };
+  /// Sums by sign of the terms of score j.
+  parts_by_sign score_parts(const place& w, index_t j) const {
+    T rising = T(0), falling = T(0);
+    for_each_pack<T>(w.size, [&, k = w.k + j * w.k_row](index_t d, auto zero) {
+      using vec = decltype(zero);
+      const vec s = load<vec>(w.q + d) * load<vec>(k + d) * scale, positive = select_less(zero, s, s, zero);
+      rising += total_of_pack(positive);
+      falling += total_of_pack(s - positive);
+    });
+    return {rising, falling};
+  }
+
+  /// sum_c x_c (x_c > 0 ? above_c : below_c).
+  static T weighed(const T* x, const T* above, const T* below, index_t n) {
+    T sum = T(0);
+    for_each_pack<T>(n, [&](index_t c, auto zero) {
+      using vec = decltype(zero);
+      const vec z = load<vec>(x + c);
+      sum += total_of_pack(select_less(zero, z, load<vec>(above + c), load<vec>(below + c)) * z);
+    });
+    return sum;
+  }
+  template <class Pack>
+  static T total_of_pack(const Pack& p) {
+    return lane_total<T, static_cast<int>(sizeof(Pack) / sizeof(T))>(p);
+  }
+
+  /// Epsilon: by sums, s_c = y_c + 2 sum_j slope_jc (scale q k_j).
+  void plain_row(const place& w, T* scratch, relevance_terms& lost) const {
+    const index_t n = w.n, size = w.size;
+    T *const slope = scratch, *const sum = slope + n * size;
+    std::fill_n(sum, size, T(0));
+    for (index_t j = 0; j < n; ++j)
+      for (index_t c = 0; c < size; ++c) sum[c] += w.p[j] * w.v[j * w.v_row + c];
+    if (joint) {
+      slopes(w, slope);
+      for (index_t j = 0; j < n; ++j) {
+        const T s = 2 * scale * row_dot(w.q, w.k + j * w.k_row, size);
+        for (index_t c = 0; c < size; ++c) sum[c] += slope[j * size + c] * s;
+      }
+    }
+    for (index_t c = 0; c < size; ++c)
+      sum[c] = factor_of_sum(static_cast<T>(rule.epsilon), w.relevance[c], sum[c], lost.eps);
+    for (index_t j = 0; j < n; ++j) {
+      for (index_t c = 0; c < size; ++c) w.to_v[j * w.to_v_row + c] += sum[c] * w.p[j] * w.v[j * w.v_row + c];
+      if (joint) to_scores(w, j, row_dot(slope + j * size, sum, size));
+    }
+  }
+
+  /// AttnLRP: half of the epsilon rule to each factor of a product, its own rule for the softmax.
+  void product_row(const place& w, index_t h, index_t i, const sequence& queries, const sequence& keys, T* scratch,
+                   relevance_terms& lost) const {
+    const index_t n = w.n, size = w.size;
+    const T eps = static_cast<T>(rule.epsilon);
+    T *const factor = scratch, *const score = factor + size, *const other = score + n, *const part = other + n;
+    for (index_t c = 0; c < size; ++c) factor[c] = factor_of_sum(eps, w.relevance[c], w.y[c], lost.eps);
+    const index_t position = in.options.causal ? i + keys.length - queries.length : i;
+    const T* const bias = position_row(in.bias, h, position);
+    const T* const mask = position_row(in.mask.values, h, position);
+    T total = T(0), mean = T(0);
+    for (index_t j = 0; j < n; ++j) {
+      for (index_t c = 0; c < size; ++c) w.to_v[j * w.to_v_row + c] += factor[c] * w.p[j] * w.v[j * w.v_row + c] / 2;
+      part[j] = w.p[j] * row_dot(w.v + j * w.v_row, factor, size) / 2;
+      other[j] = bias == nullptr ? T(0) : bias[j];
+      if (mask != nullptr) other[j] -= mask[j] > T(0) ? (T(1) - mask[j]) * in.options.mask_penalty : T(0);
+      score[j] = scale * row_dot(w.q, w.k + j * w.k_row, size) + other[j];
+      total += part[j];
+      mean += w.p[j] * score[j];
+    }
+    for (index_t j = 0; j < n; ++j) {
+      if (w.p[j] == T(0)) {  // excluded, or as good as: a score without a way to the output
+        lost.nonlinear += static_cast<double>(part[j] * (T(1) + mean));
+        continue;
+      }
+      lost.nonlinear += static_cast<double>(part[j] * (T(1) - score[j] + mean));
+      const T f = factor_of_sum(eps, score[j] * (part[j] - w.p[j] * total), score[j], lost.eps);
+      lost.bias += static_cast<double>(f * other[j]);
+      to_scores(w, j, f);
+    }
+  }
+
+  /// Relevance factor (scale q_d k_jd) to both q_d and k_jd, halves of a product's where `attn` says so.
+  void to_scores(const place& w, index_t j, T factor) const {
+    const T half = Rule::kind == rule_kind::attn ? T(.5) : T(1);
+    for (index_t d = 0; d < w.size; ++d) {
+      const T z = half * factor * scale * w.q[d] * w.k[j * w.k_row + d];
+      w.to_q[d] += z;
+      w.to_k[j * w.to_k_row + d] += z;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// What the rule hands to queries, keys and values, not rescaled; returns what it does not hand on.
+/// Contributions by the Jacobians at the operands: A_ij v_jc to the values and, unless `mode` is constant, those through
+/// the softmax to queries and keys; `attn` goes back product, softmax, product. `in`, `probabilities` and `context`
+/// (before the gates) as of attention_forward without dropout; relevance_out : (Rq, heads head_size), at the context.
+/// `to` is overwritten. A query without keys, or with relevance 0, hands nothing on.
+/// Throws shape_error; argument_error for dropout and for identity. Memory: head_size (S + head_size) a worker; cost by
+/// sign and joint: heads head_size^2 sum_b T_b S_b, otherwise head_size times less.
+template <class T, host_backend Backend, rule_policy Rule>
+relevance_terms attention_relevance(Backend& be, const attention_inputs<T>& in,
+                                    const std::type_identity_t<T>* probabilities,
+                                    std::type_identity_t<tensor_view<const T, 2>> context, const Rule& rule,
+                                    attention_mode mode, std::type_identity_t<tensor_view<const T, 2>> relevance_out,
+                                    const attention_relevance_in<T>& to, relevance_workspace<T>& memory,
+                                    attention_workspace<T>& workspace) {
+  constexpr const char* op = "attention_relevance";
+  if constexpr (Rule::kind == rule_kind::identity) {
+    detail::refuse_rule(relevance_op::attention, Rule::kind);
+  } else {
+    const auto extent = detail::require_attention(op, in);
+    detail::require_sequences(op, "keys", in.keys, in.k.extent(0), true);
+    const bool joint = mode == attention_mode::joint;
+    if (in.options.dropout > 0)
+      throw argument_error(std::string(op) + ": dropout is " + number_text(in.options.dropout) +
+                           ", expected a pass without dropout of probabilities");
+    detail::require_matrix(op, "context", context, in.q.extent(0), in.q.extent(1));
+    detail::require_matrix(op, "relevance_out", relevance_out, in.q.extent(0), in.q.extent(1));
+    const auto begin = [&](const char* name, const tensor_view<T, 2>& r, const tensor_view<const T, 2>& like) {
+      detail::require_matrix(op, name, r, like.extent(0), like.extent(1));
+      for (index_t i = 0; i < r.extent(0); ++i) std::fill_n(r.data() + i * r.stride(0), r.extent(1), T(0));
+    };
+    if (joint) {
+      begin("relevance of q", to.q, in.q);
+      begin("relevance of k", to.k, in.k);
+    }
+    begin("relevance of v", to.v, in.v);
+    workspace.cut(in.shape, in.queries, in.keys, false);
+    if (probabilities == nullptr && workspace.probabilities() > 0)
+      throw argument_error(std::string(op) + ": there are no probabilities, expected those of attention_forward");
+    const index_t count = static_cast<index_t>(in.queries.size()) * in.shape.heads;
+    double* const terms = memory.terms(3 * count);
+    std::fill_n(terms, 3 * count, 0.0);
+    detail::run_attention(
+        be, workspace, detail::relevance_scratch<T>(in.shape, extent.cols),
+        detail::attention_relevance_kernel<T, Rule>{in, rule, joint, detail::attention_scale(in.shape, in.options),
+                                                    probabilities, context, relevance_out, to, terms});
+    return detail::total_of(terms, count);
+  }
+}
+
+namespace detail {
+
+/// `call` names the operands on the tape; the gates' product is passed by identity.
+template <class T, host_backend Backend, class Call>
+void attention_node_relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s, const Call& call,
+                              const attention_inputs<T>& in, const T* probabilities, slot context, slot y) {
+  if (!t.has_relevance(y)) return;
+  const tensor_view<const T, 2> out = t.relevance(y);
+  if (context != y) {
+    const tensor_view<T, 2> inner = t.relevance(context);
+    map_rows<T>(
+        t.backend(), inner, [](const auto& r) { return r; }, out);
+  }
+  using input = typename relevance_sweep<T, Backend>::input;
+  const auto part = [](const auto& columns, index_t cols) {
+    return input{columns.source, std::max<index_t>(0, columns.first), cols};
+  };
+  const input q = part(call.q, in.q.extent(1)), k = part(call.k, in.k.extent(1)), v = part(call.v, in.v.extent(1));
+  const relevance_rule& rule = s.rules().of(relevance_op::attention);
+  const auto run = [&](const attention_relevance_in<T>& to) {
+    return with_policy(rule, [&](const auto& policy) {
+      return attention_relevance<T>(t.backend(), in, probabilities, t.input(context), policy, rule.attention, out, to,
+                                    s.workspace(), *call.workspace);
+    });
+  };
+  if (rule.attention == attention_mode::constant)
+    s.pass(relevance_op::attention, rule, y, std::array<input, 1>{{v}}, [&](const relevance_rule&, const auto& raw) {
+      return run({{}, {}, raw[0]});
+    });
+  else
+    s.pass(relevance_op::attention, rule, y, std::array<input, 3>{{q, k, v}},
+           [&](const relevance_rule&, const auto& raw) {
+             return run({raw[0], raw[1], raw[2]});
+           });
+}
+
+}  // namespace detail
+}  // namespace headred

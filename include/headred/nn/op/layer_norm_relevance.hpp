@@ -1,0 +1,217 @@
+// Relevance through the normalisation of rows.
+#pragma once
+
+#include <algorithm>
+
+#include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/row_loops.hpp>
+#include <headred/nn/relevance_sweep.hpp>
+
+namespace headred {
+
+namespace detail {
+
+/// One row by the signs of its contributions
+///   z_oi = shift_o / n + scale_o inverse x_i ([o = i] - (1 + x'_o x'_i) / n) = a_o + b_o x_i + c_o x_i x'_i + [o = i] d_o,
+/// the vectors padded by zeros, so that what is beyond n contributes nothing.
+template <class T>
+class signed_norm_row {
+  static constexpr int lanes = native_lanes<T>;
+  using vec = pack<T, lanes>;
+  static constexpr index_t vectors = 8;
+
+ public:
+  static index_t padded(index_t n) { return (n + lanes - 1) / lanes * lanes; }
+  static index_t scratch(index_t n) { return vectors * padded(n) + 2 * lanes; }
+
+  signed_norm_row(index_t n, T* memory) : n_(n), size_(padded(n)), memory_(memory) {
+    std::fill_n(memory, scratch(n), T(0));
+    unit()[lanes] = T(1);
+  }
+
+  /// Returns what goes to the stabiliser and to one sign; `to_shift` receives what an absorbed shift keeps.
+  template <class Rule>
+  double run(const Rule& rule, const T* x, const T* scale, const T* shift, T mean, T inverse, const T* relevance, T* to,
+             double& to_shift) {
+    const bool spread = rule.bias == bias_mode::spread;
+    T *const a = at(0), *const b = at(1), *const c = at(2), *const d = at(3), *const u = at(4), *const v = at(5),
+             *const plus = at(6), *const minus = at(7);
+    const T count = static_cast<T>(n_);
+    for (index_t i = 0; i < n_; ++i) {
+      const T normal = (x[i] - mean) * inverse;
+      a[i] = spread ? shift[i] / count : T(0);
+      b[i] = -scale[i] * inverse / count;
+      c[i] = b[i] * normal;
+      d[i] = scale[i] * inverse * x[i];
+      u[i] = x[i];
+      v[i] = x[i] * normal;
+    }
+    for (index_t o = 0; o < size_; o += lanes) {
+      vec p{}, m{};
+      const vec ao = load<vec>(a + o), bo = load<vec>(b + o), co = load<vec>(c + o), diagonal = load<vec>(d + o);
+      const auto add = [&](const vec& z) {
+        const vec positive = select_less(vec{}, z, z, vec{});
+        p += positive;
+        m += z - positive;
+      };
+      each(o, n_, [&](index_t i, auto on) {
+        vec z = ao + bo * u[i] + co * v[i];
+        if constexpr (decltype(on)::value) z += diagonal * load<vec>(unit() + lanes - (i - o));
+        add(z);
+      });
+      store(plus + o, p);
+      store(minus + o, m);
+    }
+    double lost = 0;
+    for (index_t o = 0; o < n_; ++o) {
+      const T own = spread ? T(0) : shift[o], positive = own > T(0) ? own : T(0);
+      const auto f = factors_by_sign(rule, relevance[o], plus[o] + positive, minus[o] + (own - positive));
+      to_shift += static_cast<double>((own > T(0) ? f.plus : f.minus) * own);
+      plus[o] = f.plus;
+      minus[o] = f.minus;
+      lost += f.lost;
+    }
+    for (index_t i = 0; i < size_; i += lanes) {
+      const vec ui = load<vec>(u + i), vi = load<vec>(v + i);
+      vec sum{};
+      each(i, n_, [&](index_t o, auto on) {
+        vec z = a[o] + b[o] * ui + c[o] * vi;
+        if constexpr (decltype(on)::value) z += d[o] * load<vec>(unit() + lanes - (o - i));
+        sum += select_less(vec{}, z, broadcast<vec>(plus[o]), broadcast<vec>(minus[o])) * z;
+      });
+      if (i + lanes <= n_)
+        store(to + i, sum);
+      else
+        store_part(to + i, sum, n_ - i);
+    }
+    return lost;
+  }
+
+ private:
+  T* at(index_t k) { return memory_ + k * size_; }
+  T* unit() { return memory_ + vectors * size_; }
+
+  /// f(k, whether k is in [base, base + lanes)) for k in [0,n).
+  template <class F>
+  static void each(index_t base, index_t n, const F& f) {
+    const index_t end = std::min<index_t>(n, base + lanes);
+    for (index_t k = 0; k < base; ++k) f(k, std::false_type{});
+    for (index_t k = base; k < end; ++k) f(k, std::true_type{});
+    for (index_t k = end; k < n; ++k) f(k, std::false_type{});
+  }
+
+  index_t n_, size_;
+  T* memory_;
+};
+
+/// One row by sums: R_i = shift . f / n + x_i (J^T f)_i with f = R / (s + eps sgn s), s = shift + J x.
+template <class T>
+double plain_norm_row(T epsilon, bool spread, const T* x, const T* scale, const T* shift, T mean, T inverse,
+                      const T* relevance, T* to, index_t n, double& to_shift) {
+  double lost = 0;
+  T sum = T(0), product = T(0), share = T(0);
+  const T count = static_cast<T>(n);
+  T along = T(0);  // of x on its normalised row
+  for (index_t o = 0; o < n; ++o) along += x[o] * (x[o] - mean) * inverse / count;
+  for (index_t o = 0; o < n; ++o) {
+    const T centred = x[o] - mean, contributed = shift[o] + scale[o] * inverse * (centred - centred * inverse * along);
+    const T f = factor_of_sum(epsilon, relevance[o], contributed, lost);
+    to[o] = f * scale[o];
+    sum += to[o];
+    product += to[o] * (x[o] - mean) * inverse;
+    share += f * shift[o];
+  }
+  if (!spread) {
+    to_shift = static_cast<double>(share);
+    share = T(0);
+  }
+  for (index_t i = 0; i < n; ++i)
+    to[i] = share / count + x[i] * inverse * (to[i] - (sum + (x[i] - mean) * inverse * product) / count);
+  return lost;
+}
+
+}  // namespace detail
+
+/// relevance_in = what the rule hands to x, not rescaled; returns what it does not hand on.
+/// Contributions by the true Jacobian J at x: z_oi = shift_o / D + J_oi x_i; identity takes relevance_out as it is, attn
+/// likewise. J x ~ 0, so that epsilon divides by what is left of the shift: it is ill-conditioned here.
+/// Shapes as in layer_norm_forward, which left mean and inverse_deviation; relevance_in : (R,D), overwritten.
+/// Throws shape_error. Cost: R D^2 by sign, R D otherwise.
+template <class T, host_backend Backend, rule_policy Rule>
+relevance_terms layer_norm_relevance(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x,
+                                     std::type_identity_t<tensor_view<const T, 1>> scale,
+                                     std::type_identity_t<tensor_view<const T, 1>> shift,
+                                     std::type_identity_t<tensor_view<const T, 1>> mean,
+                                     std::type_identity_t<tensor_view<const T, 1>> inverse_deviation, const Rule& rule,
+                                     std::type_identity_t<tensor_view<const T, 2>> relevance_out,
+                                     tensor_view<T, 2> relevance_in, relevance_workspace<T>& workspace) {
+  constexpr const char* name = "layer_norm_relevance";
+  const index_t rows = x.extent(0), cols = x.extent(1);
+  detail::require_matrix(name, "x", x, rows, cols);
+  detail::require_vector(name, "scale", scale, cols);
+  detail::require_vector(name, "shift", shift, cols);
+  detail::require_vector(name, "mean", mean, rows);
+  detail::require_vector(name, "inverse_deviation", inverse_deviation, rows);
+  detail::require_matrix(name, "relevance_out", relevance_out, rows, cols);
+  detail::require_matrix(name, "relevance_in", relevance_in, rows, cols);
+  if constexpr (Rule::kind == rule_kind::identity || Rule::kind == rule_kind::attn) {
+    detail::map_rows<T>(
+        be, relevance_in, [](const auto& r) { return r; }, relevance_out);
+    return {};
+  } else {
+    double* const terms = workspace.terms(3 * rows);
+    std::fill_n(terms, 3 * rows, 0.0);
+    task_runner<Backend> runner(be);
+    workspace.reserve(runner.workers(), detail::signed_norm_row<T>::scratch(cols));
+    runner.run_rows(rows, [&](index_t r, int worker) {
+      const T* const from = relevance_out.data() + r * relevance_out.stride(0);
+      T* const to = relevance_in.data() + r * relevance_in.stride(0);
+      const T* const at = x.data() + r * x.stride(0);
+      if (std::none_of(from, from + cols, [](T v) { return v != T(0); })) {
+        std::fill_n(to, cols, T(0));
+        return;
+      }
+      double lost = 0, to_shift = 0;
+      if constexpr (detail::by_sign<Rule>) {
+        detail::signed_norm_row<T> row(cols, workspace.scratch(worker));
+        lost = row.run(rule, at, scale.data(), shift.data(), mean(r), inverse_deviation(r), from, to, to_shift);
+      } else {
+        lost = detail::plain_norm_row(static_cast<T>(rule.epsilon), rule.bias == bias_mode::spread, at, scale.data(),
+                                      shift.data(), mean(r), inverse_deviation(r), from, to, cols, to_shift);
+      }
+      terms[3 * r] = to_shift;
+      terms[3 * r + 1] = lost;
+    });
+    return detail::total_of(terms, rows);
+  }
+}
+
+namespace detail {
+
+template <class T, host_backend Backend, class Parameter>
+void layer_norm_node_relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s, slot x, slot y,
+                               const Parameter& scale, const Parameter& shift, const T* mean, const T* inverse) {
+  if (!t.has_relevance(y)) return;
+  const index_t rows = t.rows(x);
+  const tensor_view<const T, 2> out = t.relevance(y);
+  s.pass(relevance_op::layer_norm, s.rules().of(relevance_op::layer_norm, &scale), y,
+         std::array<typename relevance_sweep<T, Backend>::input, 1>{{{x}}},
+         [&](const relevance_rule& rule, const auto& raw) {
+           if (const auto* own = s.rules().own(relevance_op::layer_norm))
+             return (*own)({relevance_op::layer_norm,
+                            t.input(x),
+                            t.input(y),
+                            {},
+                            scale.value.view(),
+                            shift.value.view(),
+                            out,
+                            raw[0]});
+           return with_policy(rule, [&](const auto& policy) {
+             return layer_norm_relevance<T>(t.backend(), t.input(x), scale.value.view(), shift.value.view(),
+                                            {mean, {rows}}, {inverse, {rows}}, policy, out, raw[0], s.workspace());
+           });
+         });
+}
+
+}  // namespace detail
+}  // namespace headred
