@@ -46,13 +46,20 @@ inline std::vector<std::filesystem::path> attention_files(const std::vector<std:
 
 /// Number of sentences in a file, from its header.
 inline headred::index_t count_sentences(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
+    throw headred::file_error(path.string(), "is no regular file, which is read more than once");
   if (path.extension() == ".safetensors") {
     const headred::safetensors_file file(path);
     return static_cast<headred::index_t>(file.header().tensors.size());
   }
   if (path.extension() != ".npy") throw headred::file_error(path.string(), "expected a .safetensors or .npy file");
   const headred::npy_header header = headred::read_npy_header(path);
-  return header.rank() == 5 ? header.shape[0] : 1;
+  const bool batch = header.rank() == 5;
+  if ((batch || header.rank() == 4) &&
+      std::find(header.shape.begin() + (batch ? 1 : 0), header.shape.end(), 0) != header.shape.end())
+    throw headred::file_error(path.string(), headred::shape_text(header.shape) + " holds no token");
+  return batch ? header.shape[0] : 1;
 }
 
 /// What an error about a sentence says first: file and tensor.

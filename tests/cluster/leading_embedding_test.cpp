@@ -120,6 +120,17 @@ TEST_SUITE("cluster") {
     CHECK_THROWS_WITH_AS(a.clusters(9), doctest::Contains("clusters for k = 9, expected 1 to 8"), hr::argument_error);
     CHECK_THROWS_WITH_AS(hr::leading_embedding<hr::cpu>(one, view, 501), doctest::Contains("most is 501"),
                          hr::argument_error);
+    // what is not used as it lies: a diagonal out of range, mirror images that differ by rounding, 1 but for rounding
+    hr::matrix odd = r;
+    for (hr::index_t i = 0; i < 500; ++i) odd(i, i) = i % 2 == 0 ? std::nan("") : 1e18;
+    odd(5, 7) += 1e-9;
+    CHECK(hr::leading_embedding<hr::cpu>(one, odd, 8).clusters(8).labels == a.clusters(8).labels);
+    for (hr::index_t j = 1; j < 500; ++j) odd(0, j) = odd(j, 0) = j == 1 ? std::nextafter(1., 0.) : 1 + 1e-10;
+    CHECK(hr::leading_embedding<hr::cpu>(one, odd, 8).clusters(5).labels ==
+          hr::spectral_embedding<hr::cpu>(one, odd).clusters(5).labels);
+    odd(9, 4) = odd(4, 9) = 1.5;
+    CHECK_THROWS_WITH_AS(hr::leading_embedding<hr::cpu>(one, odd, 8), doctest::Contains("expected at most 1"),
+                         hr::argument_error);
     narrow[3 * 500 + 2] = -.5f;
     CHECK_THROWS_WITH_AS(hr::leading_embedding<hr::cpu>(one, view, 8), doctest::Contains("distance (3,2) is -0.5"),
                          hr::argument_error);

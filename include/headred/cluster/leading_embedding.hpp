@@ -84,8 +84,9 @@ class one_minus_operator {
 
 /// The first `most` spectral vectors of N heads, for clusters into as many as `most`: what spectral_embedding gives with
 /// affinity one_minus, up to the tolerance, from products with the distances alone.
-/// distances : (N,N) on the host, float or double, symmetric, entries in [0,1], the diagonal is not used. Read in place,
-/// not copied. Where N is too small for the search to pay, all pairs are computed as spectral_embedding does.
+/// distances : (N,N) on the host, float or double, as for spectral_embedding. Read in place, not copied, if all entries are
+/// in [0,1] and symmetric to the bit, the diagonal too (it is not used). Where N is too small for the search to pay, and
+/// where a head has no affinity above 1e-6, all pairs are computed as spectral_embedding does.
 /// Throws as spectral_embedding, and argument_error for `most` outside [1,N]. Status not_converged if the search ends early.
 /// Cost: some 2 N^2 operations for each of a few hundred vectors; memory: (4 most + 250) N doubles besides the distances.
 template <host_backend Backend>
@@ -102,11 +103,17 @@ class leading_embedding {
     if (most < 1 || most > heads_)
       throw argument_error("leading_embedding: most is " + std::to_string(most) + ", expected 1 to " +
                            std::to_string(heads_));
-    if (heads_ < 4 * leading_eigen_space(most) || r.stride(1) != 1) {
+    if (heads_ < 4 * leading_eigen_space(most)) {
       dense(distances);
+    } else if (usable_in_place(r)) {
+      embed(r, distances, options);
     } else {
-      check(r);
-      embed(r, options);
+      matrix copy = checked_distances("leading_embedding", distances);
+      for (index_t i = 0; i < heads_ * heads_; ++i)
+        if (copy.data()[i] > 1 && copy.data()[i] <= 1 + 1e-9) copy.data()[i] = 1;
+      const tensor_view<const double, 2> own = std::as_const(copy).view();
+      if (!usable_in_place(own)) one_minus{}(copy);  // names the distance that is too large
+      embed(own, copy, options);
     }
   }
 
@@ -179,41 +186,41 @@ class leading_embedding {
     }
   }
 
-  /// Entries in [0,1], symmetric; their span.
+  /// Whether all entries, the diagonal too, are in [0,1] and symmetric to the bit; their span off the diagonal.
   template <class T>
-  void check(tensor_view<const T, 2> r) {
+  bool usable_in_place(tensor_view<const T, 2> r) {
     if (r.extent(1) != heads_)
       throw shape_error("leading_embedding: distances are " + shape_text(r.shape()) + ", expected (N,N)");
+    if (r.stride(1) != 1) return false;
     nearest_ = farthest_ = static_cast<double>(r(0, 1));
     constexpr index_t block = 64;  // mirrored blocks of this size stay in the cache
     for (index_t top = 0; top < heads_; top += block)
       for (index_t left = 0; left <= top; left += block)
         for (index_t i = top; i < std::min(top + block, heads_); ++i)
-          for (index_t j = left; j < std::min(left + block, i); ++j) {
+          for (index_t j = left; j < std::min(left + block, i + 1); ++j) {
             const double lower = static_cast<double>(r(i, j)), upper = static_cast<double>(r(j, i));
-            if (!(lower >= 0 && lower <= 1 + 1e-9))
-              throw argument_error(detail::entry_text("leading_embedding", "distance", i, j, lower) +
-                                   ", expected in [0,1]");
-            if (!(std::abs(lower - upper) <= 1e-12))
-              throw argument_error(detail::entry_text("leading_embedding", "distance", i, j, lower) +
-                                   " but its mirror image is " + number_text(upper) + ", expected a symmetric matrix");
+            if (!(lower >= 0 && lower <= 1 && lower == upper)) return false;
+            if (i == j) continue;
             nearest_ = std::min(nearest_, lower);
             farthest_ = std::max(farthest_, lower);
           }
+    return true;
   }
 
-  template <class T>
-  void embed(tensor_view<const T, 2> r, const leading_options& options) {
+  template <class T, class Distances>
+  void embed(tensor_view<const T, 2> r, const Distances& distances, const leading_options& options) {
     const auto size = static_cast<std::size_t>(heads_);
     find_components(r);
     std::vector<double> inverse(size);
     for (index_t i = 0; i < heads_; ++i) {
       double degree = 0;
       const T* const row = r.data() + i * r.stride(0);
-      for (index_t j = 0; j < heads_; ++j) degree += 1 - static_cast<double>(row[j]);
-      degree -= 1 - static_cast<double>(row[i]);
+      for (index_t j = 0; j < heads_; ++j) degree += j == i ? 0 : 1 - static_cast<double>(row[j]);
       const auto at = static_cast<std::size_t>(i);
-      inverse[at] = members_[static_cast<std::size_t>(component_[at])] == 1 ? 1 : 1 / std::sqrt(degree);
+      const bool alone = members_[static_cast<std::size_t>(component_[at])] == 1;
+      // Affinities as small as the rounding of their sums: products with the distances would not see them.
+      if (!alone && degree < 1e-6) return dense(distances);
+      inverse[at] = alone ? 1 : 1 / std::sqrt(degree);
     }
     // The trivial vectors are known: u = w / |w| on a component, so W^-1 u is constant there.
     matrix known(components_, heads_);

@@ -102,10 +102,13 @@ matrix pairwise(Backend& be, Attention&& attention, const Distance& distance, co
   detail::require_host_memory<decltype(view)>();
   using value = typename decltype(view)::value_type;
   using real = detail::precision_of<Precision, value>;
+  const index_t least = detail::least_tokens(distance);
+  if (view.extent(2) <= 0 || view.extent(3) <= 0)  // before anything is allocated for each layer or head
+    throw shape_error(std::string(Distance::name) + ": attention " + shape_text(view.shape()) +
+                      " has 0 valid queries, expected at least " + std::to_string(least));
   const head_layout layout(view.extent(0), view.extent(1));
   detail::sentence_maps maps;
   maps.assign(layout, tensor_view<const value, 4>(view), options);
-  const index_t least = detail::least_tokens(distance);
   if (maps.empty() || maps.queries() < least)
     throw shape_error(std::string(Distance::name) + ": attention " + shape_text(view.shape()) + " has " +
                       std::to_string(maps.queries()) + " valid queries, expected at least " + std::to_string(least));
@@ -155,6 +158,8 @@ void validate_attention(Backend& be, Attention&& attention, const sentence_optio
   const auto view = as_view(attention);
   detail::require_host_memory<decltype(view)>();
   using value = typename decltype(view)::value_type;
+  if (view.extent(2) <= 0 || view.extent(3) <= 0)
+    throw shape_error("attention: " + shape_text(view.shape()) + " holds no valid token");
   const head_layout layout(view.extent(0), view.extent(1));
   detail::sentence_maps maps;
   maps.assign(layout, tensor_view<const value, 4>(view), options);

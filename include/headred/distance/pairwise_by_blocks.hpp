@@ -36,6 +36,14 @@ struct head_block {
   index_t first, count;
 };
 
+/// "of heads 0 to 7 with 8 to 15: ", before numbers that count within the blocks.
+inline std::string blocks_text(const head_block blocks[2]) {
+  const auto range = [](const head_block& b) {
+    return std::to_string(b.first) + " to " + std::to_string(b.first + b.count - 1);
+  };
+  return "pairwise_by_blocks: of heads " + range(blocks[0]) + " with " + range(blocks[1]) + ", numbered from 0: ";
+}
+
 /// A fault in a block, told of the head's number among all.
 [[noreturn]] inline void rethrow_of_block(const data_error& e, const head_block blocks[2]) {
   const std::string text = e.what();
@@ -102,6 +110,10 @@ void pairwise_by_blocks(Backend& be, index_t heads, const Read& read, const Dist
         }
       } catch (const data_error& e) {
         detail::rethrow_of_block(e, both);
+      } catch (const shape_error& e) {
+        throw shape_error(detail::blocks_text(both) + e.what());
+      } catch (const argument_error& e) {
+        throw argument_error(detail::blocks_text(both) + e.what());
       }
       tasks.run_rows(left.count, [&](index_t i, int) {
         for (index_t j = 0; j < right.count; ++j)

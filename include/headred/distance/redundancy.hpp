@@ -21,7 +21,7 @@ using progress_callback = std::function<bool(index_t done)>;
 /// Memory O(N^2), whatever the number of sentences; nothing is allocated from the second sentence of a length on.
 /// `Sum` is fixed_sum, or double where 16 bytes a pair are too many (the order of sentences then shows in the last bits).
 /// One thread at a time may use an accumulator; several accumulators may share a backend.
-/// A call that throws leaves the accumulator as it was (add_batch: with the sentences before the failing one).
+/// A call that throws leaves the accumulator as it was, but for `last` (add_batch: with the sentences before the failing one).
 /// Bian et al. (NAACL 2021), section 3.
 template <distance_policy Distance, host_backend Backend, class Sum = fixed_sum>
 class redundancy {
@@ -90,6 +90,9 @@ class redundancy {
     if (other.layout_ != layout_) throw argument_error("redundancy: merge of accumulators with different layouts");
     if (other.settings() != settings())
       throw argument_error("redundancy: merge of " + other.settings() + " into " + settings());
+    constexpr index_t most = index_t{1} << 32;  // what a fixed_sum holds
+    if (sentences_ > most - other.sentences_ || skipped_ > most - other.skipped_)
+      throw argument_error("redundancy: merge to more than 2^32 sentences");
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
     sentences_ += other.sentences_;
     skipped_ += other.skipped_;

@@ -58,6 +58,11 @@ class token_block {
         for (index_t next = h + lanes; next < std::min(h + 2 * lanes, heads_); ++next) maps.prefetch(next, first + u);
         read_rows(u, h);
       }
+    // packs narrower than a tile leave columns that it reads all the same
+    const index_t read = (heads_ + lanes - 1) / lanes * lanes, used = used_columns<Real>(heads_);
+    if (read < used)
+      for (index_t row = 0; row < count * keys_; ++row)
+        std::fill(slab() + row * columns_ + read, slab() + row * columns_ + used, Real(0));
   }
   /// The same for `wide_row` alone.
   void point_at(const sentence_maps& maps, index_t first, index_t count) {

@@ -34,13 +34,13 @@ double special_distance(row_kind a, row_kind b) {
   return a == row_kind::zero || b == row_kind::zero ? 1 : Distance::one_constant;
 }
 
-/// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys.
+/// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys, of the columns that are used.
 template <class Op, class Real>
-void fill_table(const Real* slab, index_t keys, index_t columns, Real* table) {
+void fill_table(const Real* slab, index_t keys, index_t columns, index_t used, Real* table) {
   constexpr int lanes = native_lanes<Real>;
   using vec = pack<Real, lanes>;
   for (index_t begin = 0; begin < keys; begin += Op::chunk)
-    for (index_t h = 0; h < columns; h += lanes) {
+    for (index_t h = 0; h < used; h += lanes) {
       vec sum{};
       for (index_t k = begin; k < std::min(keys, begin + Op::chunk); ++k) {
         const vec x = load<vec>(slab + k * columns + h);
@@ -159,7 +159,8 @@ void add_block(typename token_workspace<Distance, Real>::worker& own, index_t co
       const index_t chunks = (keys + terms::chunk - 1) / terms::chunk;
       table = own.table.get(block_tokens(keys) * chunks * columns);
       for (index_t u = 0; u < count; ++u)
-        fill_table<terms>(block.slab() + u * keys * columns, keys, columns, table + u * chunks * columns);
+        fill_table<terms>(block.slab() + u * keys * columns, keys, columns, used_columns<Real>(heads),
+                          table + u * chunks * columns);
     }
     distance_sums<Distance, Real> sink(block, heads, sums);
     walk_pair_tiles<terms, Real>(block.slab(), table, count, keys, columns, heads, sink, pairs.split);

@@ -146,6 +146,10 @@ class confidence {
   void merge(const confidence& other) {
     if (other.layout_ != layout_) throw argument_error("confidence: merge of accumulators with different layouts");
     if (other.options_ != options_) throw argument_error("confidence: merge of accumulators with different options");
+    constexpr index_t most = index_t{1} << 32;  // what a fixed_sum holds
+    if (counts_.tokens > most - other.counts_.tokens || counts_.examples > most - other.counts_.examples ||
+        counts_.skipped > most - other.counts_.skipped)
+      throw argument_error("confidence: merge to more than 2^32 tokens");
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
     counts_.examples += other.counts_.examples;
     counts_.tokens += other.counts_.tokens;

@@ -17,6 +17,8 @@ class plan_layout {
  public:
   /// Most heads that one layer may have.
   static constexpr index_t max_heads = 4096;
+  /// Most heads that all layers of all kinds may have together.
+  static constexpr index_t max_heads_in_all = index_t{1} << 22;
 
   plan_layout() = default;
   /// A model with one attention kind and no shared key/value heads.
@@ -31,6 +33,9 @@ class plan_layout {
     if (name == "unknown") throw argument_error("plan_layout: unknown attention kind " + std::to_string(int(kind)));
     if (contains(kind)) throw argument_error("plan_layout: " + name + " is given twice");
     if (heads.layers() == 0) throw argument_error("plan_layout: " + name + " has no layers, expected at least 1");
+    if (heads.size() > max_heads_in_all - size())
+      throw argument_error("plan_layout: " + name + " has " + std::to_string(heads.size()) +
+                           " heads, expected at most " + std::to_string(max_heads_in_all) + " in all");
     if (!groups.empty() && static_cast<index_t>(groups.size()) != heads.layers())
       throw argument_error("plan_layout: " + name + " has groups for " + std::to_string(groups.size()) +
                            " layers, expected " + std::to_string(heads.layers()));

@@ -116,17 +116,23 @@ class target_heads {
   const sums& of(head_id id) const { return sums_[static_cast<std::size_t>(layout_.flat(id))]; }
   static double mean(const fixed_sum& sum, index_t n) { return n > 0 ? sum.value() / static_cast<double>(n) : 0; }
 
-  void require_targets(const key_targets& targets) const {
+  void require_targets(const key_targets& targets) {
     if (targets.queries() > rows_.all_queries())
       throw argument_error("target_heads: targets for " + std::to_string(targets.queries()) +
                            " queries, expected at most " + std::to_string(rows_.all_queries()));
+    seen_.assign(static_cast<std::size_t>(rows_.all_keys()), -1);
     for (index_t t = 0; t < targets.queries(); ++t)
-      for (const index_t s : targets.of(t))
+      for (const index_t s : targets.of(t)) {
         if (s < 0 || s >= rows_.all_keys())
           throw argument_error("target_heads: query " + std::to_string(t) + " has target " + std::to_string(s) +
                                ", expected a key in [0," + std::to_string(rows_.all_keys()) + ")");
+        if (std::exchange(seen_[static_cast<std::size_t>(s)], t) == t)
+          throw argument_error("target_heads: query " + std::to_string(t) + " has target " + std::to_string(s) +
+                               " twice");
+      }
   }
 
+  std::vector<index_t> seen_;  // the query that named a key last
   head_layout layout_;
   std::string role_;
   target_options options_;
