@@ -134,6 +134,7 @@ set(HEADRED_LIBRARY_PACKAGES
 
 set(HEADRED_TEST_PACKAGES
     doctest-dev header doctest/doctest.h "tests"
+    libboost-context-dev header boost/context/fiber.hpp "runs CUDA kernels on the host"
     libbenchmark-dev header benchmark/benchmark.h "benchmarks"
     clang program clang++ "second compiler, fuzzing"
     libclang-rt-dev library none "fuzzing: the sanitizers' run-time library"
