@@ -20,6 +20,12 @@ struct chart_line {
   std::string name;
   std::vector<line_point> points;
 };
+struct grid_cell {
+  double shade = 0;   ///< in [-1,1]: blue the darker the closer to 1, red below 0
+  std::string text;   ///< what stands in the cell
+  std::string marks;  ///< letters in its corner
+  std::string title;  ///< shown under the pointer
+};
 
 /// The page is built from top to bottom; all text is escaped.
 class curve_page {
@@ -105,6 +111,24 @@ class curve_page {
     text_ += "</table>\n";
   }
 
+  /// Cells row by row, of any lengths.
+  void grid(const std::vector<std::vector<grid_cell>>& rows) {
+    text_ += "<table class=\"map\">\n";
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      text_ += "<tr><th>" + std::to_string(r) + "</th>";
+      for (const grid_cell& c : rows[r]) {
+        const std::string shade = brief(std::min(1., std::abs(c.shade)));
+        text_ += "<td style=\"background:rgba(" + std::string(c.shade < 0 ? "180,40,40," : "30,80,160,") + shade + ")" +
+                 (std::abs(c.shade) > .6 ? ";color:#fff" : "") + "\" title=\"" + headred::detail::html_text(c.title) +
+                 "\">" + headred::detail::html_text(c.text);
+        if (!c.marks.empty()) text_ += " <sup>" + headred::detail::html_text(c.marks) + "</sup>";
+        text_ += "</td>";
+      }
+      text_ += "</tr>\n";
+    }
+    text_ += "</table>\n";
+  }
+
   std::string finish() const { return text_ + "</body></html>\n"; }
 
   /// A short number for people, "-" for none.
@@ -122,7 +146,7 @@ class curve_page {
       "#ddd}"
       "svg{max-width:40em;display:block}svg text{font-size:12px;fill:#333}.grid{stroke:#ddd}"
       ".map td{border:1px solid #fff;min-width:2.2em;text-align:center;font-size:12px}";
-  static constexpr const char* colours[] = {"#0b62a8", "#c2571a", "#2d8a4e", "#a03a8c", "#777777"};
+  static constexpr const char* colours[] = {"#0b62a8", "#c2571a", "#2d8a4e", "#a03a8c", "#777777", "#b8960c"};
 
   void label(double x, double y, const char* anchor, const std::string& text) {
     text_ += "<text x=\"" + brief(x) + "\" y=\"" + brief(y) + "\" text-anchor=\"" + anchor + "\">" +

@@ -5,7 +5,7 @@ endif()
 
 set(_tool_tests "${CMAKE_CURRENT_SOURCE_DIR}/tool")
 headred_add_program(tests_tool main.cpp tool/answers.cpp tool/full_disk.cpp tool/manners.cpp tool/real.cpp tool/refusals.cpp
-                    tool/evaluate_model.cpp)
+                    tool/evaluate_model.cpp tool/importance.cpp)
 target_include_directories(tests_tool PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_compile_definitions(tests_tool PRIVATE "HEADRED_SHARED_DIR=\"${HEADRED_SHARED_DIR}\""
                                               "HEADRED_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
@@ -18,9 +18,14 @@ foreach(_part IN ITEMS answers full_disk manners real refusals)
   set_tests_properties(tool.${_part} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS tool PROCESSORS 2
     ENVIRONMENT "HEADRED_TOOL=$<TARGET_FILE:head_redundancy>;HEADRED_SHARED_DIR=${HEADRED_SHARED_DIR}")
 endforeach()
-# The other programs, in the same way.
-if(TARGET evaluate_model)
-  add_test(NAME tool.evaluate_model COMMAND tests_tool "--source-file=${_tool_tests}/evaluate_model.cpp")
-  set_tests_properties(tool.evaluate_model PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS tool PROCESSORS 2
-    ENVIRONMENT "HEADRED_TOOL=$<TARGET_FILE:evaluate_model>;HEADRED_SHARED_DIR=${HEADRED_SHARED_DIR}")
-endif()
+# The other programs, in the same way: a program and the file that has its tests.
+foreach(_pair IN ITEMS evaluate_model:evaluate_model head_importance:importance)
+  string(REPLACE ":" ";" _pair "${_pair}")
+  list(GET _pair 0 _program)
+  list(GET _pair 1 _part)
+  if(TARGET ${_program})
+    add_test(NAME tool.${_part} COMMAND tests_tool "--source-file=${_tool_tests}/${_part}.cpp")
+    set_tests_properties(tool.${_part} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS tool PROCESSORS 2
+      ENVIRONMENT "HEADRED_TOOL=$<TARGET_FILE:${_program}>;HEADRED_SHARED_DIR=${HEADRED_SHARED_DIR}")
+  endif()
+endforeach()
