@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include <headred/backend/cpu.hpp>
 #include <headred/io/npy.hpp>
 #include <headred/io/safetensors.hpp>
 

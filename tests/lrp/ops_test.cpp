@@ -99,34 +99,44 @@ TEST_SUITE("lrp") {
   }
 
   TEST_CASE("linear: an explicit contribution matrix, and the balance") {
-    const hr::index_t rows = 6, in = 21, out = 9;
-    for (const auto bias : {hr::bias_mode::spread, hr::bias_mode::absorbed})
-      for (hr::relevance_rule rule : all_rules) {
-        rule.bias = bias;
-        linear_case c(rows, random(rows * in, 1), random(out * in, 2), random(out, 3));
-        values relevance = random(rows * out, 4);
-        const auto t = hr::detail::with_policy(rule, [&](const auto& p) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(p)>, hr::identity_rule>)
-            return hr::relevance_terms{};
-          else
-            return c.run(p, relevance);
-        });
-        for (hr::index_t r = 0; r < rows; ++r) {
-          std::vector<oracle::reals> z;
-          for (hr::index_t o = 0; o < out; ++o) {
-            auto& row = z.emplace_back();
-            for (hr::index_t i = 0; i < in; ++i)
-              row.push_back(static_cast<long double>(as(c.w, out)(o, i)) * as(c.x, rows)(r, i) +
-                            (bias == hr::bias_mode::spread ? line(c.b)(o) / static_cast<long double>(in) : 0));
-            if (bias == hr::bias_mode::absorbed) row.push_back(line(c.b)(o));
+    struct geometry {
+      hr::index_t rows, in, out;
+      double shift;  // .5: all contributions positive, so that one sign outweighs the other
+    };
+    for (const auto& [rows, in, out, shift] : {geometry{6, 21, 9, 0}, {43, 70, 45, 0}, {3, 40, 33, .5}, {2, 5, 1, .4}})
+      for (const auto bias : {hr::bias_mode::spread, hr::bias_mode::absorbed})
+        for (hr::relevance_rule rule : all_rules) {
+          rule.bias = bias;
+          const auto count = [](hr::index_t n) { return static_cast<std::size_t>(n); };
+          values x = random(count(rows * in), 1), w = random(count(out * in), 2);
+          for (double& v : x) v += 2 * shift;
+          for (double& v : w) v += 2 * shift;
+          linear_case c(rows, x, w, random(count(out), 3, shift > 0 ? .1 : 2));
+          values relevance = random(count(rows * out), 4);
+          std::fill_n(relevance.begin(), out, 0.0);  // a row that nothing reaches
+          const auto t = hr::detail::with_policy(rule, [&](const auto& p) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(p)>, hr::identity_rule>)
+              return hr::relevance_terms{};
+            else
+              return c.run(p, relevance);
+          });
+          for (hr::index_t r = 0; r < rows; ++r) {
+            std::vector<oracle::reals> z;
+            for (hr::index_t o = 0; o < out; ++o) {
+              auto& row = z.emplace_back();
+              for (hr::index_t i = 0; i < in; ++i)
+                row.push_back(static_cast<long double>(as(c.w, out)(o, i)) * as(c.x, rows)(r, i) +
+                              (bias == hr::bias_mode::spread ? line(c.b)(o) / static_cast<long double>(in) : 0));
+              if (bias == hr::bias_mode::absorbed) row.push_back(line(c.b)(o));
+            }
+            const values one(c.in.begin() + r * in, c.in.begin() + (r + 1) * in);
+            const values from(relevance.begin() + r * out, relevance.begin() + (r + 1) * out);
+            CHECK(worst(one, oracle::contract(z, real(from), rule)) < 1e-12 * (1 + size_of(c.in)));
           }
-          const values one(c.in.begin() + r * in, c.in.begin() + (r + 1) * in);
-          const values from(relevance.begin() + r * out, relevance.begin() + (r + 1) * out);
-          CHECK(worst(one, oracle::contract(z, real(from), rule)) < 1e-12 * (1 + size_of(c.in)));
+          CHECK(std::abs(total(relevance) - total(c.in) - lost(t)) < 1e-13 * (size_of(relevance) + size_of(c.in)));
+          if (out > 1)
+            CHECK((t.bias != 0) == (bias == hr::bias_mode::absorbed));  // of z_plus, where a bias is positive
         }
-        CHECK(std::abs(total(relevance) - total(c.in) - lost(t)) < 1e-13 * (size_of(relevance) + size_of(c.in)));
-        CHECK((t.bias != 0) == (bias == hr::bias_mode::absorbed));
-      }
   }
 
   TEST_CASE("worked values: add") {
@@ -164,7 +174,7 @@ TEST_SUITE("lrp") {
     const double f = 3 / (size_of(in) + 1e-5), expected[] = {.45452892, 1.50000608, 1.045455};
     for (std::size_t i = 0; i < 3; ++i) CHECK(f * in[i] == doctest::Approx(expected[i]).epsilon(1e-7));
 
-    for (const std::size_t n : {1, 7, 16, 21})
+    for (const std::size_t n : {1, 7, 16, 21, 75})
       for (const auto bias : {hr::bias_mode::spread, hr::bias_mode::absorbed})
         for (hr::relevance_rule rule : all_rules) {
           rule.bias = bias;
@@ -220,6 +230,14 @@ TEST_SUITE("lrp") {
             for (hr::index_t j = 0; j < g.keys; ++j) mask[count(g.keys + j)] = 0;  // query 1 sees nothing
             mask[2] = 0;
           }
+          oracle::reals extra;
+          values bias;
+          if (g.masked && !g.causal) {
+            mask[3] = .95;  // takes half a point off the score
+            bias = random(count(g.keys * g.keys), 9);
+            for (std::size_t i = 0; i < mask.size(); ++i)
+              extra.push_back(bias[i] - (mask[i] > 0 ? 10 * (1 - mask[i]) : 0));
+          }
           values whole_mask(count(g.keys * g.keys), 1.0);
           std::copy(mask.begin(), mask.end(), whole_mask.begin());
           values rq(q.size()), rk(k.size()), rv(v.size()), p(count(g.heads * g.queries * g.keys));
@@ -233,6 +251,8 @@ TEST_SUITE("lrp") {
           in.k = as(k, g.keys);
           in.v = as(v, g.keys);
           if (g.masked) in.mask = hr::tensor_view<const double, 2>(whole_mask.data(), {g.keys, g.keys});
+          in.options.mask_penalty = 10;
+          if (!bias.empty()) in.bias = hr::tensor_view<const double, 3>(bias.data(), {1, g.keys, g.keys});
           hr::attention_workspace<double> workspace;
           hr::relevance_workspace<double> memory;
           hr::attention_forward<double>(be, in, as(y, g.queries), p.data(), {}, workspace);
@@ -243,7 +263,7 @@ TEST_SUITE("lrp") {
                 {as(rq, g.queries), as(rk, g.keys), as(rv, g.keys)}, memory, workspace);
           });
           const oracle::attention_case naive{count(g.heads), count(g.groups), count(g.size), count(g.queries),
-                                             count(g.keys),  g.causal,        real(mask)};
+                                             count(g.keys),  g.causal,        real(mask),    extra};
           oracle::reals x = real(q);
           x.insert(x.end(), k.begin(), k.end());
           x.insert(x.end(), v.begin(), v.end());
@@ -268,6 +288,7 @@ TEST_SUITE("lrp") {
           }
           const double handed = total(rv) + (joint ? total(rq) + total(rk) : 0);
           CHECK(std::abs(total(r) - handed - lost(t)) < 1e-13 * size);
+          CHECK((t.bias != 0) == (!bias.empty() && joint && rule.kind == hr::rule_kind::attn));
           if (g.heads == 1 && rule.kind == hr::rule_kind::alpha_beta && rule.alpha == .5) {
             const double f = 2 / (size_of(rv) + (joint ? size_of(rq) + size_of(rk) : 0) + 1e-5);
             const double of_v[2][4] = {{.26890311, .66666015, .39776312, .66666029},

@@ -253,6 +253,7 @@ TEST_SUITE("lrp") {
     hr::start_relevance<double>(t, pass.logits, last_of(source));
     t.sweep(some, &ledger);
     CHECK(ledger.entries[0].op == hr::relevance_op::linear);
+    CHECK(ledger.entries[0].output == pass.logits.number);
     CHECK(ledger.entries[0].rescale == 0);
     CHECK(ledger.entries[1].rescale != 0);
   }
@@ -289,5 +290,71 @@ TEST_SUITE("lrp") {
     t.clear(hr::tape_mode::inference);
     CHECK_THROWS_WITH_AS(t.sweep(hr::relevance_rule::alpha_beta()),
                          "tape: sweep on a tape in inference mode, expected tape_mode::recording", hr::argument_error);
+  }
+
+  TEST_CASE("sweep: a layer without heads") {
+    auto c = small_config(hr::architecture::encoder, true);
+    c.encoder.layers[0].self = {0, 0, 4, {}};
+    hr::cpu be;
+    auto model = seeded_model<double>(be, c, 3);
+    const auto source = tokens(2, c.source.vocabulary, 5);
+    tape_type t(be);
+    const auto pass = forward(model, t, source, {});
+    for (const auto& rule : rules()) {
+      CAPTURE(static_cast<int>(rule.kind));
+      hr::relevance_ledger ledger;
+      hr::start_relevance<double>(t, pass.logits, last_of(source));
+      t.sweep(rule, &ledger);
+      CHECK(ledger.worst_residual() < 1e-12);
+      CHECK(size_of(t.relevance(pass.trace[1].context)) > 0);
+    }
+  }
+
+  TEST_CASE("sweep: queries, keys and values as columns of one activation") {
+    hr::cpu be;
+    hr::attention_workspace<double> workspace;
+    constexpr hr::index_t tokens = 5, width = 4;
+    const std::vector<hr::sequence> all{{0, 2}, {2, 3}};
+    for (const auto& rule : rules()) {
+      CAPTURE(static_cast<int>(rule.kind));
+      std::vector<double> found[2];
+      for (const bool fused : {false, true}) {
+        tape_type t(be);
+        hr::slot parts[3];
+        const hr::slot whole = t.add(tokens, fused ? 3 * width : 0);
+        if (fused) t.set_samples(whole, all);
+        for (hr::index_t n = 0; n < 3; ++n) {
+          if (!fused) parts[n] = t.add(tokens, width);
+          if (!fused) t.set_samples(parts[n], all);
+          for (hr::index_t r = 0; r < tokens; ++r)
+            for (hr::index_t k = 0; k < width; ++k) {
+              const double value =
+                  hr::random_stream(4).uniform(static_cast<std::uint64_t>((n * tokens + r) * width + k)) - .5;
+              if (fused)
+                t.value(whole)(r, n * width + k) = value;
+              else
+                t.value(parts[n])(r, k) = value;
+            }
+        }
+        hr::attention_call<double, hr::cpu> call;
+        call.shape = {2, 2, 2};
+        call.queries = call.keys = all;
+        call.workspace = &workspace;
+        call.q = fused ? hr::slot_columns(whole, 0) : hr::slot_columns(parts[0]);
+        call.k = fused ? hr::slot_columns(whole, width) : hr::slot_columns(parts[1]);
+        call.v = fused ? hr::slot_columns(whole, 2 * width) : hr::slot_columns(parts[2]);
+        const hr::slot y = attention(t, call);
+        for (hr::index_t i = 0; i < tokens * width; ++i) t.relevance(y).data()[i] = 1 - .1 * static_cast<double>(i);
+        hr::relevance_ledger ledger;
+        t.sweep(rule, &ledger);
+        CHECK(ledger.worst_residual() < 1e-12);
+        const bool constant = rule.attention == hr::attention_mode::constant;
+        for (hr::index_t n = constant ? 2 : 0; n < 3; ++n)
+          for (hr::index_t r = 0; r < tokens; ++r)
+            for (hr::index_t k = 0; k < width; ++k)
+              found[fused].push_back(fused ? t.relevance(whole)(r, n * width + k) : t.relevance(parts[n])(r, k));
+      }
+      CHECK(found[0] == found[1]);
+    }
   }
 }

@@ -51,11 +51,13 @@ inline std::vector<reals> contributions(const std::function<reals(const reals&)>
   return z;
 }
 
-/// One sentence: x = q (T, heads K), then k and v (S, groups K); keys j <= i + S - T where causal; mask (T, S) of 0, 1.
+/// One sentence: x = q (T, heads K), then k and v (S, groups K); keys j <= i + S - T where causal; mask (T, S), 0 where
+/// a query does not look; extra (T, S) is added to the scores, unless it is empty.
 struct attention_case {
   std::size_t heads, groups, size, queries, keys;
   bool causal;
   reals mask;
+  reals extra = {};
 
   std::size_t q(std::size_t i, std::size_t h, std::size_t d) const { return (i * heads + h) * size + d; }
   std::size_t k(std::size_t j, std::size_t h, std::size_t d) const {
@@ -68,7 +70,7 @@ struct attention_case {
   real score(const reals& x, std::size_t i, std::size_t j, std::size_t h) const {
     real s = 0;
     for (std::size_t d = 0; d < size; ++d) s += x[q(i, h, d)] * x[k(j, h, d)];
-    return s / std::sqrt(static_cast<real>(size));
+    return s / std::sqrt(static_cast<real>(size)) + (extra.empty() ? 0 : extra[i * keys + j]);
   }
   reals probabilities(const reals& x, std::size_t i, std::size_t h) const {
     reals p(keys);

@@ -17,6 +17,7 @@ struct ledger_entry {
   double rescale = 0;       ///< what rescaling took; negative where it gave
   double absolute_out = 0;  ///< sum |R|
   double absolute_in = 0;
+  index_t output = -1;  ///< number of the slot on the tape that the op wrote: which of its kind it is
 
   /// out - (in + all terms): rounding errors.
   double residual() const { return out - (in + lost.bias + lost.eps + rescale + lost.nonlinear); }

@@ -19,6 +19,8 @@ class relevance_workspace {
   T* factors(index_t n) { return factors_.get(n); }
   double* terms(index_t n) { return terms_.get(n); }
   double* sums(index_t n) { return sums_.get(n); }
+  /// Numbers of the rows that an op works on.
+  index_t* rows(index_t n) { return rows_.get(n); }
   /// n values for each worker.
   void reserve(int workers, index_t n) {
     if (workers_.size() < static_cast<std::size_t>(workers)) workers_.resize(static_cast<std::size_t>(workers));
@@ -28,7 +30,7 @@ class relevance_workspace {
 
   /// Bytes held.
   std::size_t bytes() const noexcept {
-    std::size_t n = values_.bytes() + factors_.bytes() + terms_.bytes() + sums_.bytes();
+    std::size_t n = values_.bytes() + factors_.bytes() + terms_.bytes() + sums_.bytes() + rows_.bytes();
     for (const auto& buffer : inputs_) n += buffer.bytes();
     for (const auto& buffer : workers_) n += buffer.bytes();
     return n;
@@ -38,6 +40,7 @@ class relevance_workspace {
   grow_buffer<T> values_, factors_;
   std::array<grow_buffer<T>, 3> inputs_;
   grow_buffer<double> terms_, sums_;
+  grow_buffer<index_t> rows_;
   std::vector<grow_buffer<T>> workers_;
 };
 

@@ -84,6 +84,7 @@ class relevance_sweep {
     }
     ledger_entry e;
     e.op = op;
+    e.output = y.number;
     e.lost = f(rule, raw);
     const bool factors = rule.rescale;
     if (ledger_ != nullptr || factors) account<N>(rule, y, inputs, out, raw, e);

@@ -5,7 +5,6 @@
 
 #include <headred/nn/op/attention_forward.hpp>
 #include <headred/nn/relevance_sweep.hpp>
-#include <headred/simd/block_product.hpp>
 
 namespace headred {
 
@@ -16,6 +15,18 @@ struct attention_relevance_in {
 };
 
 namespace detail {
+
+/// The sum of f(get), get(p) being a pack of p's entries [0,n), zeros beyond them.
+template <class T, class F>
+HEADRED_INLINE T sum_of_packs(index_t n, const F& f) {
+  constexpr int lanes = native_lanes<T>;
+  using vec = pack<T, lanes>;
+  vec sum{};
+  index_t i = 0;
+  for (; i + lanes <= n; i += lanes) sum += f([i](const T* p) { return load<vec>(p + i); });
+  if (i < n) sum += f([i, n](const T* p) { return load_part<vec>(p + i, n - i, T(0)); });
+  return lane_total<T, lanes>(sum);
+}
 
 template <class T>
 index_t relevance_scratch(const attention_shape& s, index_t keys) {
@@ -92,50 +103,42 @@ struct attention_relevance_kernel {
       plain_row(w, scratch, lost);
   }
 
-  /// slope_jc = A_j (v_jc - y_c): how output c moves with score j.
-  void slopes(const place& w, T* slope) const {
-    for (index_t j = 0; j < w.n; ++j)
-      for_each_pack<T>(w.size,
-                       [&, p = w.p[j], v = w.v + j * w.v_row, to_row = slope + j * w.size](index_t c, auto zero) {
-                         using vec = decltype(zero);
-                         store(to_row + c, p * (load<vec>(v + c) - load<vec>(w.y + c)));
-                       });
-  }
-
-  /// plus += the positive entries of `factor` times a row, minus += the negative ones; the products go to `keep` if given.
-  static void split(const T* row, T factor, index_t n, T* plus, T* minus, T* keep = nullptr) {
-    for_each_pack<T>(n, [=](index_t c, auto zero) {
-      using vec = decltype(zero);
-      const vec z = load<vec>(row + c) * factor, positive = select_less(zero, z, z, zero);
-      store(plus + c, load<vec>(plus + c) + positive);
-      store(minus + c, load<vec>(minus + c) + (z - positive));
-      if (keep != nullptr) store(keep + c, z);
-    });
-  }
-
   /// Contributions to output c: A_j v_jc; q_d scale sum_j slope_jc k_jd; k_jd q_d scale slope_jc, which has the sign of
-  /// a product, so that its sums by sign come from those of its factors.
+  /// a product, so that its sums by sign come from those of its factors. slope_jc = A_j (v_jc - y_c) says how output c
+  /// moves with score j.
   void signed_row(const place& w, T* scratch, relevance_terms& lost) const {
     const index_t n = w.n, size = w.size;
     T *const slope = scratch, *const across = slope + n * size, *const plus = across + size * size,
-             *const minus = plus + size;
-    std::fill_n(plus, size, T(0));
-    std::fill_n(minus, size, T(0));
-    for (index_t j = 0; j < n; ++j) split(w.v + j * w.v_row, w.p[j], size, plus, minus);
-    if (joint) {
-      slopes(w, slope);
-      for (index_t j = 0; j < n; ++j) {
-        const auto [rising, falling] = score_parts(w, j);
-        for_each_pack<T>(size, [&, from = slope + j * size, up_by = rising, down_by = falling](index_t c, auto zero) {
-          using vec = decltype(zero);
-          const vec s = load<vec>(from + c), up = select_less(zero, s, s, zero), down = s - up;
-          store(plus + c, load<vec>(plus + c) + (up * up_by + down * down_by));
-          store(minus + c, load<vec>(minus + c) + (up * down_by + down * up_by));
-        });
-      }
-      block_product(size, size, n, scale, {w.k, 1, w.k_row}, slope, size, T(0), across, size);
-      for (index_t d = 0; d < size; ++d) split(across + d * size, w.q[d], size, plus, minus, across + d * size);
+             *const minus = plus + size, *const score = minus + size;
+    for (index_t j = 0; joint && j < n; ++j) {
+      const auto [rising, falling] = score_parts(w, j);
+      score[2 * j] = rising;
+      score[2 * j + 1] = falling;
     }
+    for_each_pack<T>(size, [&](index_t c, auto zero) {
+      using vec = decltype(zero);
+      const vec y = load<vec>(w.y + c);
+      vec above{}, below{};
+      for (index_t j = 0; j < n; ++j) {
+        const vec v = load<vec>(w.v + j * w.v_row + c), z = v * w.p[j], positive = select_less(zero, z, z, zero);
+        above += positive;
+        below += z - positive;
+        if (!joint) continue;
+        const vec s = w.p[j] * (v - y), up = select_less(zero, s, s, zero), down = s - up;
+        store(slope + j * size + c, s);
+        above += up * score[2 * j] + down * score[2 * j + 1];
+        below += up * score[2 * j + 1] + down * score[2 * j];
+      }
+      store(plus + c, above);
+      store(minus + c, below);
+    });
+    if (joint)
+      for_each_pack<T>(size, [&](index_t c, auto zero) {
+        index_t d = 0;
+        for (; d + 8 <= size; d += 8)
+          across_queries<8>(w, slope + c, d, across + d * size + c, plus + c, minus + c, zero);
+        for (; d < size; ++d) across_queries<1>(w, slope + c, d, across + d * size + c, plus + c, minus + c, zero);
+      });
     for (index_t c = 0; c < size; ++c) {
       const auto f = factors_by_sign(rule, w.relevance[c], plus[c], minus[c]);
       plus[c] = f.plus;
@@ -143,7 +146,7 @@ struct attention_relevance_kernel {
       lost.eps += f.lost;
     }
     for (index_t j = 0; j < n; ++j)
-      for_each_pack<T>(size, [&, p = w.p[j], v = w.v + j * w.v_row, to_row = w.to_v + j * w.to_v_row](index_t c,
+      for_each_pack<T>(size, [=, p = w.p[j], v = w.v + j * w.v_row, to_row = w.to_v + j * w.to_v_row](index_t c,
                                                                                                       auto zero) {
         using vec = decltype(zero);
         const vec z = load<vec>(v + c) * p;
@@ -153,9 +156,10 @@ struct attention_relevance_kernel {
     for (index_t j = 0; j < n; ++j) {
       const T with = weighed(slope + j * size, plus, minus, size),
               against = weighed(slope + j * size, minus, plus, size);
-      for_each_pack<T>(size, [&, k = w.k + j * w.k_row, to_row = w.to_k + j * w.to_k_row](index_t d, auto zero) {
+      for_each_pack<T>(size, [=, q = w.q, by = scale, k = w.k + j * w.k_row, to_row = w.to_k + j * w.to_k_row](
+                                 index_t d, auto zero) {
         using vec = decltype(zero);
-        const vec s = load<vec>(w.q + d) * load<vec>(k + d) * scale;
+        const vec s = load<vec>(q + d) * load<vec>(k + d) * by;
         store(to_row + d,
               load<vec>(to_row + d) + select_less(zero, s, broadcast<vec>(with), broadcast<vec>(against)) * s);
       });
@@ -163,55 +167,72 @@ struct attention_relevance_kernel {
     for (index_t d = 0; d < size; ++d) w.to_q[d] += weighed(across + d * size, plus, minus, size);
   }
 
+  /// q_d scale sum_j slope_jc k_jd for some d and a pack of outputs: kept, and added to the sums by sign.
+  template <int Count, class Vec>
+  void across_queries(const place& w, const T* slope, index_t d, T* keep, T* plus, T* minus, const Vec& zero) const {
+    Vec sum[Count] = {};
+    const T* k = w.k + d;
+    for (index_t j = 0; j < w.n; ++j, k += w.k_row, slope += w.size) {
+      const Vec s = load<Vec>(slope);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 8
+#endif
+      for (int r = 0; r < Count; ++r) sum[r] += s * k[r];
+    }
+    Vec above = load<Vec>(plus), below = load<Vec>(minus);
+    for (int r = 0; r < Count; ++r) {
+      const Vec z = sum[r] * (scale * w.q[d + r]), positive = select_less(zero, z, z, zero);
+      above += positive;
+      below += z - positive;
+      store(keep + r * w.size, z);
+    }
+    store(plus, above);
+    store(minus, below);
+  }
+
   struct parts_by_sign {
     T rising, falling;
   };
   /// Sums by sign of the terms of score j.
   parts_by_sign score_parts(const place& w, index_t j) const {
-    T rising = T(0), falling = T(0);
-    for_each_pack<T>(w.size, [&, k = w.k + j * w.k_row](index_t d, auto zero) {
-      using vec = decltype(zero);
-      const vec s = load<vec>(w.q + d) * load<vec>(k + d) * scale, positive = select_less(zero, s, s, zero);
-      rising += total_of_pack(positive);
-      falling += total_of_pack(s - positive);
+    const T* const k = w.k + j * w.k_row;
+    const T rising = sum_of_packs<T>(w.size, [&](const auto& get) {
+      const auto s = get(w.q) * get(k) * scale;
+      return select_less(decltype(s){}, s, s, decltype(s){});
+    });
+    const T falling = sum_of_packs<T>(w.size, [&](const auto& get) {
+      const auto s = get(w.q) * get(k) * scale;
+      return select_less(decltype(s){}, s, decltype(s){}, s);
     });
     return {rising, falling};
   }
 
   /// sum_c x_c (x_c > 0 ? above_c : below_c).
   static T weighed(const T* x, const T* above, const T* below, index_t n) {
-    T sum = T(0);
-    for_each_pack<T>(n, [&](index_t c, auto zero) {
-      using vec = decltype(zero);
-      const vec z = load<vec>(x + c);
-      sum += total_of_pack(select_less(zero, z, load<vec>(above + c), load<vec>(below + c)) * z);
+    return sum_of_packs<T>(n, [&](const auto& get) {
+      const auto z = get(x);
+      return select_less(decltype(z){}, z, get(above), get(below)) * z;
     });
-    return sum;
-  }
-  template <class Pack>
-  static T total_of_pack(const Pack& p) {
-    return lane_total<T, static_cast<int>(sizeof(Pack) / sizeof(T))>(p);
   }
 
-  /// Epsilon: by sums, s_c = y_c + 2 sum_j slope_jc (scale q k_j).
+  /// Epsilon: by sums. With s_j = 2 scale q k_j that of output c is y_c + sum_j slope_jc s_j; the slopes' weights add up
+  /// to 0, hence it is sum_j A_j (1 + s_j - sum_j' A_j' s_j') v_jc.
   void plain_row(const place& w, T* scratch, relevance_terms& lost) const {
     const index_t n = w.n, size = w.size;
-    T *const slope = scratch, *const sum = slope + n * size;
-    std::fill_n(sum, size, T(0));
-    for (index_t j = 0; j < n; ++j)
-      for (index_t c = 0; c < size; ++c) sum[c] += w.p[j] * w.v[j * w.v_row + c];
-    if (joint) {
-      slopes(w, slope);
-      for (index_t j = 0; j < n; ++j) {
-        const T s = 2 * scale * row_dot(w.q, w.k + j * w.k_row, size);
-        for (index_t c = 0; c < size; ++c) sum[c] += slope[j * size + c] * s;
-      }
-    }
-    for (index_t c = 0; c < size; ++c)
-      sum[c] = factor_of_sum(static_cast<T>(rule.epsilon), w.relevance[c], sum[c], lost.eps);
+    T *const weight = scratch, *const factor = weight + n;
+    std::fill_n(factor, size, T(0));
+    T mean = T(0);
     for (index_t j = 0; j < n; ++j) {
-      for (index_t c = 0; c < size; ++c) w.to_v[j * w.to_v_row + c] += sum[c] * w.p[j] * w.v[j * w.v_row + c];
-      if (joint) to_scores(w, j, row_dot(slope + j * size, sum, size));
+      weight[j] = joint ? 2 * scale * row_dot(w.q, w.k + j * w.k_row, size) : T(0);
+      mean += w.p[j] * weight[j];
+    }
+    for (index_t j = 0; j < n; ++j) add_scaled(w.v + j * w.v_row, w.p[j] * (T(1) + weight[j] - mean), size, factor);
+    for (index_t c = 0; c < size; ++c)
+      factor[c] = factor_of_sum(static_cast<T>(rule.epsilon), w.relevance[c], factor[c], lost.eps);
+    const T middle = row_dot(w.y, factor, size);
+    for (index_t j = 0; j < n; ++j) {
+      to_values(w, j, w.p[j], factor);
+      if (joint) to_scores(w, j, w.p[j] * (row_dot(w.v + j * w.v_row, factor, size) - middle));
     }
   }
 
@@ -227,7 +248,7 @@ struct attention_relevance_kernel {
     const T* const mask = position_row(in.mask.values, h, position);
     T total = T(0), mean = T(0);
     for (index_t j = 0; j < n; ++j) {
-      for (index_t c = 0; c < size; ++c) w.to_v[j * w.to_v_row + c] += factor[c] * w.p[j] * w.v[j * w.v_row + c] / 2;
+      to_values(w, j, w.p[j] / 2, factor);
       part[j] = w.p[j] * row_dot(w.v + j * w.v_row, factor, size) / 2;
       other[j] = bias == nullptr ? T(0) : bias[j];
       if (mask != nullptr) other[j] -= mask[j] > T(0) ? (T(1) - mask[j]) * in.options.mask_penalty : T(0);
@@ -250,11 +271,30 @@ struct attention_relevance_kernel {
   /// Relevance factor (scale q_d k_jd) to both q_d and k_jd, halves of a product's where `attn` says so.
   void to_scores(const place& w, index_t j, T factor) const {
     const T half = Rule::kind == rule_kind::attn ? T(.5) : T(1);
-    for (index_t d = 0; d < w.size; ++d) {
-      const T z = half * factor * scale * w.q[d] * w.k[j * w.k_row + d];
-      w.to_q[d] += z;
-      w.to_k[j * w.to_k_row + d] += z;
-    }
+    const T by = half * factor * scale;
+    for_each_pack<T>(w.size, [by, q = w.q, k = w.k + j * w.k_row, to_q = w.to_q, to_k = w.to_k + j * w.to_k_row](
+                                 index_t d, auto zero) {
+      using vec = decltype(zero);
+      const vec z = load<vec>(q + d) * load<vec>(k + d) * by;
+      store(to_q + d, load<vec>(to_q + d) + z);
+      store(to_k + d, load<vec>(to_k + d) + z);
+    });
+  }
+
+  /// Relevance factor_c share v_jc to the values.
+  static void to_values(const place& w, index_t j, T share, const T* factor) {
+    for_each_pack<T>(w.size, [=, v = w.v + j * w.v_row, to_row = w.to_v + j * w.to_v_row](index_t c, auto zero) {
+      using vec = decltype(zero);
+      store(to_row + c, load<vec>(to_row + c) + load<vec>(factor + c) * load<vec>(v + c) * share);
+    });
+  }
+
+  /// y += x factor.
+  static void add_scaled(const T* x, T factor, index_t n, T* y) {
+    for_each_pack<T>(n, [=](index_t c, auto zero) {
+      using vec = decltype(zero);
+      store(y + c, load<vec>(y + c) + load<vec>(x + c) * factor);
+    });
   }
 };
 

@@ -16,17 +16,16 @@ namespace detail {
 /// the vectors padded by zeros, so that what is beyond n contributes nothing.
 template <class T>
 class signed_norm_row {
-  static constexpr int lanes = native_lanes<T>;
+  static constexpr int lanes = native_lanes<T>, most = 4;
   using vec = pack<T, lanes>;
   static constexpr index_t vectors = 8;
 
  public:
-  static index_t padded(index_t n) { return (n + lanes - 1) / lanes * lanes; }
-  static index_t scratch(index_t n) { return vectors * padded(n) + 2 * lanes; }
+  static index_t scratch(index_t n) { return vectors * padded<T, lanes>(n) + 2 * most * lanes; }
 
-  signed_norm_row(index_t n, T* memory) : n_(n), size_(padded(n)), memory_(memory) {
+  signed_norm_row(index_t n, T* memory) : n_(n), size_(padded<T, lanes>(n)), memory_(memory) {
     std::fill_n(memory, scratch(n), T(0));
-    unit()[lanes] = T(1);
+    unit_[most * lanes] = T(1);
   }
 
   /// Returns what goes to the stabiliser and to one sign; `to_shift` receives what an absorbed shift keeps.
@@ -34,74 +33,115 @@ class signed_norm_row {
   double run(const Rule& rule, const T* x, const T* scale, const T* shift, T mean, T inverse, const T* relevance, T* to,
              double& to_shift) {
     const bool spread = rule.bias == bias_mode::spread;
-    T *const a = at(0), *const b = at(1), *const c = at(2), *const d = at(3), *const u = at(4), *const v = at(5),
-             *const plus = at(6), *const minus = at(7);
     const T count = static_cast<T>(n_);
+    T sum_u = T(0), sum_v = T(0);
     for (index_t i = 0; i < n_; ++i) {
       const T normal = (x[i] - mean) * inverse;
-      a[i] = spread ? shift[i] / count : T(0);
-      b[i] = -scale[i] * inverse / count;
-      c[i] = b[i] * normal;
-      d[i] = scale[i] * inverse * x[i];
-      u[i] = x[i];
-      v[i] = x[i] * normal;
+      a_[i] = spread ? shift[i] / count : T(0);
+      b_[i] = -scale[i] * inverse / count;
+      c_[i] = b_[i] * normal;
+      d_[i] = scale[i] * inverse * x[i];
+      u_[i] = x[i];
+      v_[i] = x[i] * normal;
+      sum_u += u_[i];
+      sum_v += v_[i];
     }
-    for (index_t o = 0; o < size_; o += lanes) {
-      vec p{}, m{};
-      const vec ao = load<vec>(a + o), bo = load<vec>(b + o), co = load<vec>(c + o), diagonal = load<vec>(d + o);
-      const auto add = [&](const vec& z) {
-        const vec positive = select_less(vec{}, z, z, vec{});
-        p += positive;
-        m += z - positive;
-      };
-      each(o, n_, [&](index_t i, auto on) {
-        vec z = ao + bo * u[i] + co * v[i];
-        if constexpr (decltype(on)::value) z += diagonal * load<vec>(unit() + lanes - (i - o));
-        add(z);
-      });
-      store(plus + o, p);
-      store(minus + o, m);
-    }
+    in_blocks([&](index_t o, auto packs) { positive_sums<decltype(packs)::value>(o); });
     double lost = 0;
     for (index_t o = 0; o < n_; ++o) {
+      // All contributions of o together, from the sums over x: one pass gives both signs. Where the difference would cost
+      // digits the negative ones are summed for themselves.
+      T minus = count * a_[o] + b_[o] * sum_u + c_[o] * sum_v + d_[o] - plus_[o];
+      if (!(minus < T(-.0625) * plus_[o])) minus = negative_sum(o);
       const T own = spread ? T(0) : shift[o], positive = own > T(0) ? own : T(0);
-      const auto f = factors_by_sign(rule, relevance[o], plus[o] + positive, minus[o] + (own - positive));
+      const auto f = factors_by_sign(rule, relevance[o], plus_[o] + positive, minus + (own - positive));
       to_shift += static_cast<double>((own > T(0) ? f.plus : f.minus) * own);
-      plus[o] = f.plus;
-      minus[o] = f.minus;
+      plus_[o] = f.plus;
+      minus_[o] = f.minus;
       lost += f.lost;
     }
-    for (index_t i = 0; i < size_; i += lanes) {
-      const vec ui = load<vec>(u + i), vi = load<vec>(v + i);
-      vec sum{};
-      each(i, n_, [&](index_t o, auto on) {
-        vec z = a[o] + b[o] * ui + c[o] * vi;
-        if constexpr (decltype(on)::value) z += d[o] * load<vec>(unit() + lanes - (o - i));
-        sum += select_less(vec{}, z, broadcast<vec>(plus[o]), broadcast<vec>(minus[o])) * z;
-      });
-      if (i + lanes <= n_)
-        store(to + i, sum);
-      else
-        store_part(to + i, sum, n_ - i);
-    }
+    in_blocks([&](index_t i, auto packs) { contract<decltype(packs)::value>(i, to); });
     return lost;
   }
 
  private:
-  T* at(index_t k) { return memory_ + k * size_; }
-  T* unit() { return memory_ + vectors * size_; }
-
-  /// f(k, whether k is in [base, base + lanes)) for k in [0,n).
+  /// f(first, number of packs) for blocks of packs that together are all entries.
   template <class F>
-  static void each(index_t base, index_t n, const F& f) {
-    const index_t end = std::min<index_t>(n, base + lanes);
+  void in_blocks(const F& f) const {
+    index_t k = 0;
+    for (; k + most * lanes <= size_; k += most * lanes) f(k, std::integral_constant<int, most>{});
+    for (; k < size_; k += lanes) f(k, std::integral_constant<int, 1>{});
+  }
+
+  /// f(k, whether k is in [base, base + width)) for k in [0,n).
+  template <class F>
+  static void each(index_t base, index_t width, index_t n, const F& f) {
+    const index_t end = std::min<index_t>(n, base + width);
     for (index_t k = 0; k < base; ++k) f(k, std::false_type{});
     for (index_t k = base; k < end; ++k) f(k, std::true_type{});
     for (index_t k = end; k < n; ++k) f(k, std::false_type{});
   }
 
+  template <int Packs>
+  void positive_sums(index_t o) {
+    vec sum[Packs] = {}, a[Packs], b[Packs], c[Packs];
+    for (int k = 0; k < Packs; ++k) {
+      a[k] = load<vec>(a_ + o + k * lanes);
+      b[k] = load<vec>(b_ + o + k * lanes);
+      c[k] = load<vec>(c_ + o + k * lanes);
+    }
+    each(o, Packs * lanes, n_, [&](index_t i, auto diagonal) {
+      const vec u = broadcast<vec>(u_[i]), v = broadcast<vec>(v_[i]);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 4
+#endif
+      for (int k = 0; k < Packs; ++k) {
+        vec z = a[k] + b[k] * u + c[k] * v;
+        if constexpr (decltype(diagonal)::value)
+          z += load<vec>(d_ + o + k * lanes) * load<vec>(unit_ + (most + k) * lanes - (i - o));
+        sum[k] = select_less(vec{}, z, sum[k] + z, sum[k]);
+      }
+    });
+    for (int k = 0; k < Packs; ++k) store(plus_ + o + k * lanes, sum[k]);
+  }
+
+  T negative_sum(index_t o) const {
+    T sum = T(0);
+    for (index_t i = 0; i < n_; ++i)
+      sum += std::min(T(0), a_[o] + b_[o] * u_[i] + c_[o] * v_[i] + (i == o ? d_[o] : T(0)));
+    return sum;
+  }
+
+  template <int Packs>
+  void contract(index_t i, T* to) const {
+    vec sum[Packs] = {}, u[Packs], v[Packs];
+    for (int k = 0; k < Packs; ++k) {
+      u[k] = load<vec>(u_ + i + k * lanes);
+      v[k] = load<vec>(v_ + i + k * lanes);
+    }
+    each(i, Packs * lanes, n_, [&](index_t o, auto diagonal) {
+      const vec a = broadcast<vec>(a_[o]), b = broadcast<vec>(b_[o]), c = broadcast<vec>(c_[o]),
+                plus = broadcast<vec>(plus_[o]), minus = broadcast<vec>(minus_[o]);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 4
+#endif
+      for (int k = 0; k < Packs; ++k) {
+        vec z = a + b * u[k] + c * v[k];
+        if constexpr (decltype(diagonal)::value) z += d_[o] * load<vec>(unit_ + (most + k) * lanes - (o - i));
+        sum[k] += select_less(vec{}, z, plus, minus) * z;
+      }
+    });
+    for (int k = 0; k < Packs; ++k, i += lanes)
+      if (i + lanes <= n_)
+        store(to + i, sum[k]);
+      else
+        store_part(to + i, sum[k], n_ - i);
+  }
+
   index_t n_, size_;
   T* memory_;
+  T *a_ = memory_, *b_ = a_ + size_, *c_ = b_ + size_, *d_ = c_ + size_, *u_ = d_ + size_, *v_ = u_ + size_,
+    *plus_ = v_ + size_, *minus_ = plus_ + size_, *unit_ = minus_ + size_;  // unit: a 1 among zeros
 };
 
 /// One row by sums: R_i = shift . f / n + x_i (J^T f)_i with f = R / (s + eps sgn s), s = shift + J x.

@@ -2,117 +2,85 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include <headred/lrp/relevance_workspace.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/product_linear_relevance.hpp>
 #include <headred/nn/op/row_loops.hpp>
+#include <headred/nn/op/signed_linear.hpp>
 #include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
 
 namespace detail {
 
-/// Rows of x, relevance_out and relevance_in that go through the weights together.
-inline constexpr int relevance_rows = 4;
-
+/// factors = R / (s + eps sgn(s)), outputs side by side; returns what goes to the bias, if there is one, and to the
+/// stabiliser.
 template <class T>
-struct signed_linear {
-  static constexpr int lanes = native_lanes<T>;
+std::pair<T, T> factors_by_sum(T epsilon, const T* relevance, const T* sums, const T* bias, T* factors, index_t n) {
+  constexpr index_t lanes = native_lanes<T>;
   using vec = pack<T, lanes>;
+  vec to_bias{}, lost{};
+  const auto at = [&](const auto& get, index_t o) {
+    const vec s = get(sums + o), stabiliser = select_less(s, vec{}, broadcast<vec>(-epsilon), broadcast<vec>(epsilon)),
+              f = get(relevance + o) / (s + stabiliser);
+    lost += f * stabiliser;
+    if (bias != nullptr) to_bias += f * get(bias + o);
+    return f;
+  };
+  index_t o = 0;
+  for (; o + lanes <= n; o += lanes) store(factors + o, at([](const T* p) { return load<vec>(p); }, o));
+  if (o < n) {
+    const vec f = at([n = n - o](const T* p) { return load_part<vec>(p, n, T(0)); }, o);
+    store_part(factors + o, f, n - o);
+  }
+  return {lane_total<T, lanes>(to_bias), lane_total<T, lanes>(lost)};
+}
 
-  tensor_view<const T, 2> weight;
-  const T* bias;  ///< or nullptr
-  bool spread;
-  index_t in, out;
-
-  /// What each contribution to output o gets of the bias.
-  T share(index_t o) const { return spread && bias != nullptr ? bias[o] / static_cast<T>(in) : T(0); }
-
-  /// Sum of the positive contributions to output o.
-  template <int Rows>
-  void sums(const T* const* x, index_t o, T* plus) const {
-    const T* const w = weight.data() + o * weight.stride(0);
-    const vec b = broadcast<vec>(share(o));
-    vec p[Rows] = {};
-    index_t i = 0;
-    for (; i + lanes <= in; i += lanes) {
-      const vec v = load<vec>(w + i);
-      for (int r = 0; r < Rows; ++r) {
-        const vec z = b + v * load<vec>(x[r] + i);
-        p[r] = select_less(vec{}, z, p[r] + z, p[r]);
-      }
+/// By sign, each contribution with its share of the bias.
+template <class T, host_backend Backend, class Rule>
+void spread_linear_relevance(Backend& be, const tensor_view<const T, 2>& x, const tensor_view<const T, 2>& weight,
+                             const T* bias, const tensor_view<const T, 2>& y, const Rule& rule,
+                             const tensor_view<const T, 2>& relevance_out, const tensor_view<T, 2>& relevance_in,
+                             double* terms, relevance_workspace<T>& workspace) {
+  constexpr int most = signed_linear<T>::at_once;
+  constexpr index_t block = 4 * most;
+  const index_t rows = x.extent(0), in = x.extent(1), out = weight.extent(0);
+  task_runner<Backend> runner(be);
+  const signed_panels<T> panels{in, out, workspace.values(signed_panels<T>::elements(in, out))};
+  runner.run(panels.count(out) + panels.count(in), [&](index_t n, int) { panels.fill(n, weight, bias); });
+  workspace.reserve(runner.workers(), signed_linear<T>::scratch(out));
+  runner.run((rows + block - 1) / block, [&](index_t task, int worker) {
+    index_t active[block];
+    int count = 0, done = 0;
+    for (index_t r = task * block; r < std::min(rows, (task + 1) * block); ++r) {
+      const T* const from = relevance_out.data() + r * relevance_out.stride(0);
+      if (std::any_of(from, from + out, [](T v) { return v != T(0); }))
+        active[count++] = r;
+      else
+        std::fill_n(relevance_in.data() + r * relevance_in.stride(0), in, T(0));
     }
-    for (int r = 0; r < Rows; ++r) {
-      plus[r] = lane_total<T, lanes>(p[r]);
-      for (index_t k = i; k < in; ++k) plus[r] += std::max(T(0), share(o) + w[k] * x[r][k]);
-    }
-  }
-  /// Sum of the negative ones, for an output whose own value does not tell it.
-  T negative_sum(const T* x, index_t o) const {
-    const T* const w = weight.data() + o * weight.stride(0);
-    T sum = T(0);
-    for (index_t k = 0; k < in; ++k) sum += std::min(T(0), share(o) + w[k] * x[k]);
-    return sum;
-  }
-  /// Positive and negative contributions add up to the value y of the output (less an absorbed bias): one pass gives
-  /// both. Where the difference would cost digits they are summed again, each for itself.
-  T minus_of(const T* x, index_t o, T y, T plus) const {
-    const T sum = spread || bias == nullptr ? y : y - bias[o], minus = sum - plus;
-    return minus < T(-.0625) * plus ? minus : negative_sum(x, o);
-  }
-
-  /// to_i = sum_o factor_o z_oi, the factor chosen by the sign of z; factors (2, Rows, out).
-  template <int Rows, int Packs>
-  void contract(const T* const* x, const T* factors, index_t i, T* const* to) const {
-    vec sum[Rows][Packs] = {}, a[Rows][Packs];
-    for (int r = 0; r < Rows; ++r)
-      for (int k = 0; k < Packs; ++k) a[r][k] = load<vec>(x[r] + i + k * lanes);
-    for (index_t o = 0; o < out; ++o) {
-      const T* const w = weight.data() + o * weight.stride(0) + i;
-      const vec b = broadcast<vec>(share(o));
-      for (int r = 0; r < Rows; ++r) {
-        const vec plus = broadcast<vec>(factors[r * out + o]), minus = broadcast<vec>(factors[(Rows + r) * out + o]);
-        for (int k = 0; k < Packs; ++k) {
-          const vec z = b + load<vec>(w + k * lanes) * a[r][k];
-          sum[r][k] += select_less(vec{}, z, plus, minus) * z;
+    const auto next = [&]<int Rows>(std::integral_constant<int, Rows>) {
+      for (; done + Rows <= count; done += Rows) {
+        signed_rows<T, Rows> some;
+        for (int k = 0; k < Rows; ++k) {
+          const index_t r = active[done + k];
+          const auto n = static_cast<std::size_t>(k);
+          some.x[n] = x.data() + r * x.stride(0);
+          some.y[n] = y.data() + r * y.stride(0);
+          some.relevance[n] = relevance_out.data() + r * relevance_out.stride(0);
+          some.to[n] = relevance_in.data() + r * relevance_in.stride(0);
+          some.terms[n] = terms + 3 * r;
         }
+        signed_linear<T>::template run<Rows>(panels, rule, some, workspace.scratch(worker));
       }
-    }
-    for (int r = 0; r < Rows; ++r)
-      for (int k = 0; k < Packs; ++k) store(to[r] + i + k * lanes, sum[r][k]);
-  }
-
-  template <int Rows, class Rule>
-  void rows(const Rule& rule, const T* const* x, const T* const* y, const T* const* relevance, T* const* to, T* factors,
-            double* terms) const {
-    for (index_t o = 0; o < out; ++o) {
-      T plus[Rows];
-      sums<Rows>(x, o, plus);
-      for (int r = 0; r < Rows; ++r) {
-        const T minus = minus_of(x[r], o, y[r][o], plus[r]);
-        T positive = T(0), negative = T(0);
-        if (!spread && bias != nullptr) (bias[o] > T(0) ? positive : negative) = bias[o];
-        const auto f = factors_by_sign(rule, relevance[r][o], plus[r] + positive, minus + negative);
-        factors[r * out + o] = f.plus;
-        factors[(Rows + r) * out + o] = f.minus;
-        terms[3 * r] += static_cast<double>(f.plus * positive + f.minus * negative);
-        terms[3 * r + 1] += f.lost;
-      }
-    }
-    index_t i = 0;
-    for (; i + 2 * lanes <= in; i += 2 * lanes) contract<Rows, 2>(x, factors, i, to);
-    for (; i + lanes <= in; i += lanes) contract<Rows, 1>(x, factors, i, to);
-    for (; i < in; ++i)
-      for (int r = 0; r < Rows; ++r) {
-        T sum = T(0);
-        for (index_t o = 0; o < out; ++o) {
-          const T z = share(o) + weight(o, i) * x[r][i];
-          sum += factors[(z > T(0) ? r : Rows + r) * out + o] * z;
-        }
-        to[r][i] = sum;
-      }
-  }
-};
+    };
+    next(std::integral_constant<int, most>{});
+    next(std::integral_constant<int, 2>{});
+    next(std::integral_constant<int, 1>{});
+  });
+}
 
 }  // namespace detail
 
@@ -139,34 +107,14 @@ relevance_terms linear_relevance(Backend& be, std::type_identity_t<tensor_view<c
   if constexpr (Rule::kind == rule_kind::identity) {
     detail::refuse_rule(relevance_op::linear, Rule::kind);
   } else if constexpr (detail::by_sign<Rule>) {
-    constexpr int at_once = detail::relevance_rows;
-    const detail::signed_linear<T> op{weight, bias.data(), rule.bias == bias_mode::spread && in > 0, in, out};
     double* const terms = workspace.terms(3 * rows);
     std::fill_n(terms, 3 * rows, 0.0);
-    task_runner<Backend> runner(be);
-    workspace.reserve(runner.workers(), 2 * at_once * out);
-    runner.run((rows + at_once - 1) / at_once, [&](index_t task, int worker) {
-      const T *from[at_once], *value[at_once], *relevance[at_once];
-      T* to[at_once];
-      const index_t first = task * at_once, count = std::min<index_t>(at_once, rows - first);
-      bool any = false;
-      for (index_t r = 0; r < count; ++r) {
-        from[r] = x.data() + (first + r) * x.stride(0);
-        value[r] = y.data() + (first + r) * y.stride(0);
-        relevance[r] = relevance_out.data() + (first + r) * relevance_out.stride(0);
-        to[r] = relevance_in.data() + (first + r) * relevance_in.stride(0);
-        any = any || std::any_of(relevance[r], relevance[r] + out, [](T v) { return v != T(0); });
-      }
-      if (!any) {
-        for (index_t r = 0; r < count; ++r) std::fill_n(to[r], in, T(0));
-      } else if (count == at_once) {
-        op.template rows<at_once>(rule, from, value, relevance, to, workspace.scratch(worker), terms + 3 * first);
-      } else {
-        for (index_t r = 0; r < count; ++r)
-          op.template rows<1>(rule, from + r, value + r, relevance + r, to + r, workspace.scratch(worker),
-                              terms + 3 * (first + r));
-      }
-    });
+    if (bias.data() != nullptr && rule.bias == bias_mode::spread && in > 0)
+      detail::spread_linear_relevance(be, x, weight, bias.data(), y, rule, relevance_out, relevance_in, terms,
+                                      workspace);
+    else
+      detail::product_linear_relevance(be, x, weight, bias.data(), y, rule, relevance_out, relevance_in, terms,
+                                       workspace);
     return detail::total_of(terms, rows);
   } else {
     double* const terms = workspace.terms(3 * rows);
@@ -175,24 +123,17 @@ relevance_terms linear_relevance(Backend& be, std::type_identity_t<tensor_view<c
     const bool spread = rule.bias == bias_mode::spread && in > 0;
     detail::for_row_blocks(be, rows, out, [&](index_t begin, index_t end) {
       for (index_t r = begin; r < end; ++r) {
-        double lost = 0;
-        T to_bias = T(0);
-        for (index_t o = 0; o < out; ++o) {
-          const T f = detail::factor_of_sum(static_cast<T>(rule.epsilon), relevance_out(r, o), y(r, o), lost);
-          factors[r * out + o] = f;
-          if (bias.data() != nullptr) to_bias += f * bias(o);
-        }
+        const auto [to_bias, lost] =
+            detail::factors_by_sum(static_cast<T>(rule.epsilon), relevance_out.data() + r * relevance_out.stride(0),
+                                   y.data() + r * y.stride(0), bias.data(), factors + r * out, out);
         shares[r] = spread ? to_bias / static_cast<T>(in) : T(0);
         terms[3 * r] = spread ? 0 : static_cast<double>(to_bias);
-        terms[3 * r + 1] = lost;
+        terms[3 * r + 1] = static_cast<double>(lost);
         terms[3 * r + 2] = 0;
       }
     });
-    const auto batch = [](auto m) {
-      return tensor_view<typename decltype(m)::element_type, 3>(m.data(), {1, m.extent(0), m.extent(1)},
-                                                                {0, m.stride(0), m.stride(1)});
-    };
-    be.gemm(T(1), batch(tensor_view<const T, 2>(factors, {rows, out})), batch(weight), T(0), batch(relevance_in));
+    be.gemm(T(1), detail::batch_of_one(tensor_view<const T, 2>(factors, {rows, out})), detail::batch_of_one(weight),
+            T(0), detail::batch_of_one(relevance_in));
     detail::for_row_blocks(be, rows, in, [&](index_t begin, index_t end) {
       using vec = detail::pack<T, native_lanes<T>>;
       for (index_t r = begin; r < end; ++r) {
