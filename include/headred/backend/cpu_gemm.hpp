@@ -83,9 +83,7 @@ void gemm_tile_product(const T* a, const T* b, index_t depth, T beta, const T* r
   vec sum[Rows][2] = {};
   for (index_t k = 0; k < depth; ++k) {
     const vec b0 = load<vec>(b + k * tile::cols), b1 = load<vec>(b + k * tile::cols + tile::lanes);
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC unroll 14
-#endif
+    HEADRED_UNROLL
     for (int r = 0; r < Rows; ++r) {
       const vec x = broadcast<vec>(a[k * tile::rows + r]);
       sum[r][0] += x * b0;

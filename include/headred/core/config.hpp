@@ -17,6 +17,13 @@
 #error "headred needs IEEE arithmetic (NaN checks, compensated sums): compile without -ffast-math"
 #endif
 
+// Before a loop over a register tile: g++ -O2 would leave it a loop, and the tile in memory. clang unrolls it anyway.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define HEADRED_UNROLL _Pragma("GCC unroll 16")
+#else
+#define HEADRED_UNROLL
+#endif
+
 namespace headred {
 
 /// Extents, strides and indices: signed, as wide as a pointer.

@@ -60,9 +60,12 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
     for (index_t k = begin; k < end; ++k) {
       const T* x = slab + k * columns;
       vec right[Packs];
+      HEADRED_UNROLL
       for (int c = 0; c < Packs; ++c) right[c] = load<vec>(x + j + c * Lanes);
+      HEADRED_UNROLL
       for (int r = 0; r < Rows; ++r) {
         const vec left = broadcast<vec>(x[i + r]);
+        HEADRED_UNROLL
         for (int c = 0; c < Packs; ++c) Op::template add<Lanes, T>(sum[r][c], left, right[c]);
       }
     }
@@ -74,11 +77,14 @@ HEADRED_INLINE void pair_tile(const T* slab, const T* table, index_t keys, index
       }
     }
     // the total lives in memory: two sets of sums would not fit the registers
-    for (int r = 0; r < Rows; ++r)
+    HEADRED_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      HEADRED_UNROLL
       for (int c = 0; c < Packs; ++c) {
         T* to = total + (r * Packs + c) * Lanes;
         store(to, begin == 0 ? sum[r][c] : load<vec>(to) + sum[r][c]);
       }
+    }
   }
 }
 

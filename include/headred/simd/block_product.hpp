@@ -21,19 +21,25 @@ HEADRED_INLINE void block_product_tile(T alpha, const strided_matrix<T>& a, cons
   Vec sum[Rows][Packs] = {};
   for (index_t k = 0; k < depth; ++k) {
     Vec y[Packs];
+    HEADRED_UNROLL
     for (int p = 0; p < Packs; ++p) y[p] = load<Vec>(b + k * b_row + p * lanes);
+    HEADRED_UNROLL
     for (int r = 0; r < Rows; ++r) {
       const Vec x = broadcast<Vec>(a.data[r * a.row + k * a.column]);
+      HEADRED_UNROLL
       for (int p = 0; p < Packs; ++p) sum[r][p] += x * y[p];
     }
   }
-  for (int r = 0; r < Rows; ++r)
+  HEADRED_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    HEADRED_UNROLL
     for (int p = 0; p < Packs; ++p) {
       T* const to = c + r * c_row + p * lanes;
       Vec result = sum[r][p] * alpha;
       if (beta != T(0)) result += load<Vec>(to) * beta;
       store(to, result);
     }
+  }
 }
 
 /// One column of tiles, all rows.
