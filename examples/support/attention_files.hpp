@@ -48,7 +48,8 @@ inline std::vector<std::filesystem::path> attention_files(const std::vector<std:
 /// Number of sentences in a file, from its header.
 inline headred::index_t count_sentences(const std::filesystem::path& path) {
   std::error_code unknown;
-  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown) &&
+      !std::filesystem::is_directory(path, unknown))  // that is told apart below
     throw headred::file_error(path.string(), "is no regular file, which is read more than once");
   if (path.extension() == ".safetensors") {
     const headred::safetensors_file file(path);
