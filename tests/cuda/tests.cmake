@@ -28,7 +28,8 @@ else()
   target_include_directories(headred_cuda_emulator SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS}
                                                                  "${HEADRED_BOOST_CONTEXT_INCLUDE}")
   target_compile_definitions(headred_cuda_emulator PUBLIC HEADRED_CUDA_EMULATE)
-  target_link_libraries(headred_cuda_emulator PUBLIC headred::headred "${HEADRED_BOOST_CONTEXT}" PRIVATE headred_developer)
+  target_link_libraries(headred_cuda_emulator PUBLIC headred::headred "${HEADRED_BOOST_CONTEXT}")
+  headred_developer(headred_cuda_emulator)
 
   headred_add_program(tests_cuda_emulated main.cpp ${_sources} "${_cuda}/planted_faults.cpp" "${_cuda}/real_maps.cpp")
   target_include_directories(tests_cuda_emulated PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
