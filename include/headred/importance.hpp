@@ -6,6 +6,7 @@
 #include <headred/importance/exact_sum.hpp>
 #include <headred/importance/head_relevance.hpp>
 #include <headred/importance/head_scores.hpp>
+#include <headred/importance/layer_counts.hpp>
 #include <headred/importance/rank_comparison.hpp>
 #include <headred/importance/roles/attention_patterns.hpp>
 #include <headred/importance/roles/head_roles.hpp>

@@ -11,6 +11,7 @@
 #include <headred/distance/fixed_sum.hpp>
 #include <headred/importance/head_dots.hpp>
 #include <headred/importance/head_scores.hpp>
+#include <headred/importance/layer_counts.hpp>
 
 namespace headred {
 
@@ -26,7 +27,7 @@ class head_relevance {
  public:
   explicit head_relevance(head_layout layout) : layout_(std::move(layout)) {
     sums_.resize(static_cast<std::size_t>(layout_.size()));
-    counts_.resize(static_cast<std::size_t>(layout_.layers()));
+    counts_ = detail::layer_counts(layout_.layers());
   }
 
   const head_layout& layout() const noexcept { return layout_; }
@@ -68,14 +69,14 @@ class head_relevance {
       for (index_t h = 0; h < heads; ++h)
         sums_[static_cast<std::size_t>(layout_.flat({layer, h}))] +=
             shares_[s * static_cast<std::size_t>(heads) + static_cast<std::size_t>(h)];
-    count(layer, added);
+    counts_.add(layer, added);
   }
 
   /// Adds what another accumulator has seen. Throws argument_error for another layout.
   void merge(const head_relevance& other) {
     if (other.layout_ != layout_) throw argument_error("head_relevance: merge of accumulators with different layouts");
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
-    for (index_t l = 0; l < layout_.layers(); ++l) count(l, other.counts_[static_cast<std::size_t>(l)]);
+    counts_.merge(other.counts_);
   }
 
   /// Throws argument_error if a layer with heads saw no step, or layers different numbers of steps.
@@ -85,36 +86,17 @@ class head_relevance {
     return result;
   }
   void add_to(head_scores& result, attention_kind kind) const {
-    score_counts seen;
-    bool first = true;
-    for (index_t l = 0; l < layout_.layers(); ++l) {
-      if (layout_.heads(l) == 0) continue;
-      const score_counts& own = counts_[static_cast<std::size_t>(l)];
-      if (!first && own.examples != seen.examples)
-        throw argument_error("head_relevance: layer " + std::to_string(l) + " saw " + std::to_string(own.examples) +
-                             " steps, the layers before it " + std::to_string(seen.examples));
-      seen = own;
-      first = false;
-    }
-    if (!first && seen.examples == 0)
-      throw argument_error("head_relevance: no step was added (" + std::to_string(seen.skipped) + " skipped)");
+    const score_counts seen = counts_.common("head_relevance", "step", layout_);
     std::vector<double> means;
     for (const fixed_sum& sum : sums_) means.push_back(sum.value() / static_cast<double>(seen.examples));
     result.add(kind, layout_, std::move(means), seen);
   }
 
  private:
-  void count(index_t layer, const score_counts& added) {
-    score_counts& own = counts_[static_cast<std::size_t>(layer)];
-    own.examples += added.examples;
-    own.tokens += added.tokens;
-    own.skipped += added.skipped;
-  }
-
   head_layout layout_;
   std::vector<fixed_sum> sums_;
-  std::vector<score_counts> counts_;  // [layer]
-  std::vector<double> shares_;        // scratch (steps, H)
+  detail::layer_counts counts_;
+  std::vector<double> shares_;  // scratch (steps, H)
 };
 
 }  // namespace headred

@@ -11,6 +11,7 @@
 #include <headred/importance/exact_sum.hpp>
 #include <headred/importance/head_dots.hpp>
 #include <headred/importance/head_scores.hpp>
+#include <headred/importance/layer_counts.hpp>
 
 namespace headred {
 
@@ -34,7 +35,7 @@ class taylor {
   explicit taylor(head_layout layout, taylor_absolute absolute = taylor_absolute::per_example)
       : layout_(std::move(layout)), absolute_(absolute) {
     sums_.resize(static_cast<std::size_t>(layout_.size()));
-    counts_.resize(static_cast<std::size_t>(layout_.layers()));
+    counts_ = detail::layer_counts(layout_.layers());
   }
 
   const head_layout& layout() const noexcept { return layout_; }
@@ -81,7 +82,7 @@ class taylor {
     }
     for (std::size_t e = 0; e < examples.size(); ++e)
       for (index_t h = 0; h < heads; ++h) sum_of(layer, h) += place(e, h);
-    count(layer, added);
+    counts_.add(layer, added);
   }
 
   /// dL/dgate of some examples, (examples, H): with `per_example` the same as `add`. Throws argument_error for
@@ -100,7 +101,7 @@ class taylor {
           detail::fail_not_finite("taylor", "a gate's gradient", layer, h, e);
     for (index_t e = 0; e < gradients.extent(0); ++e)
       for (index_t h = 0; h < heads; ++h) sum_of(layer, h) += std::abs(static_cast<double>(gradients(e, h)));
-    count(layer, {gradients.extent(0), 0, 0});
+    counts_.add(layer, {gradients.extent(0), 0, 0});
   }
 
   /// Adds what another accumulator has seen. Throws argument_error for another layout or policy.
@@ -108,7 +109,7 @@ class taylor {
     if (other.layout_ != layout_) throw argument_error("taylor: merge of accumulators with different layouts");
     if (other.absolute_ != absolute_) throw argument_error("taylor: merge of accumulators with different policies");
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
-    for (index_t l = 0; l < layout_.layers(); ++l) count(l, other.counts_[static_cast<std::size_t>(l)]);
+    counts_.merge(other.counts_);
   }
 
   /// Throws argument_error if no example was added or the layers saw different numbers of examples.
@@ -118,19 +119,7 @@ class taylor {
     return result;
   }
   void add_to(head_scores& result, attention_kind kind) const {
-    score_counts seen;
-    bool first = true;
-    for (index_t l = 0; l < layout_.layers(); ++l) {
-      if (layout_.heads(l) == 0) continue;
-      const score_counts& own = counts_[static_cast<std::size_t>(l)];
-      if (!first && own.examples != seen.examples)
-        throw argument_error("taylor: layer " + std::to_string(l) + " saw " + std::to_string(own.examples) +
-                             " examples, the layers before it " + std::to_string(seen.examples));
-      seen = own;
-      first = false;
-    }
-    if (!first && seen.examples == 0)
-      throw argument_error("taylor: no example was added (" + std::to_string(seen.skipped) + " skipped)");
+    const score_counts seen = counts_.common("taylor", "example", layout_);
     std::vector<double> means;
     for (const exact_sum& sum : sums_) means.push_back(sum.value() / static_cast<double>(seen.examples));
     result.add(kind, layout_, std::move(means), seen);
@@ -152,18 +141,11 @@ class taylor {
   }
 
   exact_sum& sum_of(index_t layer, index_t h) { return sums_[static_cast<std::size_t>(layout_.flat({layer, h}))]; }
-  void count(index_t layer, const score_counts& added) {
-    score_counts& own = counts_[static_cast<std::size_t>(layer)];
-    own.examples += added.examples;
-    own.tokens += added.tokens;
-    own.skipped += added.skipped;
-  }
-
   head_layout layout_;
   taylor_absolute absolute_;
   std::vector<exact_sum> sums_;
-  std::vector<score_counts> counts_;  // [layer]
-  std::vector<double> found_;         // scratch (examples, H)
+  detail::layer_counts counts_;
+  std::vector<double> found_;  // scratch (examples, H)
 };
 
 }  // namespace headred
