@@ -132,24 +132,9 @@ class leading_embedding {
   clustering clusters(const spectral_options& options) const {
     const index_t k = options.count;
     require_count("clusters", k);
-    std::vector<index_t> labels(static_cast<std::size_t>(heads_), 0);
-    const auto with_status = [&](headred::status s) {
-      clustering result = make_clustering(labels, k);
-      result.status = s;
-      return result;
-    };
-    if (heads_ > 1 && (farthest_ == 0 || (nearest_ == farthest_ && k > 1 && k < heads_)))
-      return with_status(status::degenerate);
-    if (k == 1) return make_clustering(labels, k);
-    if (k == heads_) {
-      std::iota(labels.begin(), labels.end(), index_t{0});
-      return make_clustering(labels, k);
-    }
-    if (k <= components_) {
-      for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = std::min(component_[i], k - 1);
-      return k < components_ ? with_status(status::degenerate) : make_clustering(labels, k);
-    }
-    if (status_ != status::converged) return with_status(status_);
+    if (auto known =
+            detail::clusters_without_vectors({heads_, components_, nearest_, farthest_, status_}, component_, k))
+      return *std::move(known);
     if (options.method == labelling::kmeans)
       return kmeans(*backend_, vectors(k),
                     kmeans_options{.count = k,

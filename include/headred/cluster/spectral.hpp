@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,39 @@ inline void fix_sign(double* v, index_t n) {
       std::max_element(v, v + n, [](double a, double b) { return std::abs(a) < std::abs(b); });
   if (*largest < 0)
     for (index_t i = 0; i < n; ++i) v[i] = -v[i];
+}
+
+/// What is known of N heads besides their spectral vectors.
+struct spectral_facts {
+  index_t heads, components;
+  double nearest, farthest;
+  headred::status status;
+};
+
+/// The clustering into k clusters where it does not take vectors, see spectral_embedding::clusters; else nothing.
+/// component : (N), rank of each head's component
+inline std::optional<clustering> clusters_without_vectors(const spectral_facts& facts,
+                                                          const std::vector<index_t>& component, index_t k) {
+  const index_t n = facts.heads;
+  std::vector<index_t> labels(static_cast<std::size_t>(n), 0);
+  const auto with_status = [&](headred::status s) {
+    clustering result = make_clustering(labels, k);
+    result.status = s;
+    return result;
+  };
+  const bool identical = n > 1 && facts.farthest == 0;
+  if (identical || (facts.nearest == facts.farthest && k > 1 && k < n)) return with_status(status::degenerate);
+  if (k == 1) return make_clustering(labels, k);
+  if (k == n) {
+    std::iota(labels.begin(), labels.end(), index_t{0});
+    return make_clustering(labels, k);
+  }
+  if (k <= facts.components) {
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = std::min(component[i], k - 1);
+    return k < facts.components ? with_status(status::degenerate) : make_clustering(labels, k);
+  }
+  if (facts.status != status::converged) return with_status(facts.status);
+  return std::nullopt;
 }
 
 }  // namespace detail
@@ -138,29 +172,8 @@ class spectral_embedding {
   clustering clusters(const spectral_options& options) const {
     const index_t n = heads(), k = options.count;
     require_count("clusters", k, n);
-    std::vector<index_t> labels(static_cast<std::size_t>(n), 0);
-    const bool identical = n > 1 && farthest_ == 0;
-    if (identical || (nearest_ == farthest_ && k > 1 && k < n)) {
-      clustering result = make_clustering(labels, k);
-      result.status = status::degenerate;
-      return result;
-    }
-    if (k == 1) return make_clustering(labels, k);
-    if (k == n) {
-      std::iota(labels.begin(), labels.end(), index_t{0});
-      return make_clustering(labels, k);
-    }
-    if (k <= components_) {
-      for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = std::min(component_[i], k - 1);
-      clustering result = make_clustering(labels, k);
-      if (k < components_) result.status = status::degenerate;
-      return result;
-    }
-    if (status_ != status::converged) {
-      clustering result = make_clustering(labels, k);
-      result.status = status_;
-      return result;
-    }
+    if (auto known = detail::clusters_without_vectors({n, components_, nearest_, farthest_, status_}, component_, k))
+      return *std::move(known);
     if (options.method == labelling::kmeans)
       return kmeans(*backend_, vectors(k),
                     kmeans_options{.count = k,
