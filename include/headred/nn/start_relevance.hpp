@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include <headred/nn/op_relevance.hpp>
 #include <headred/nn/tape.hpp>
 
 namespace headred {

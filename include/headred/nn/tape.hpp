@@ -31,6 +31,16 @@ struct slot {
 template <class T, backend Backend>
 class relevance_sweep;
 
+namespace detail {
+/// Its address tells one type of node from another.
+template <class Node>
+inline constexpr char node_tag = 0;
+/// Finds the relevance of this library's own ops. Complete in nn/op_relevance.hpp, which start_relevance.hpp includes:
+/// programs that never sweep need not compile it.
+template <class T, backend Backend>
+struct op_relevance;
+}  // namespace detail
+
 /// The activations of one forward pass and the ops that made them. An activation is a matrix (rows, cols), addressed by
 /// its slot. `backward` walks the ops from last to first; each adds to the gradients of its inputs and parameters.
 /// A node (what `record` takes) is a small trivially copyable struct with a member `gradient(tape&) const`; for `sweep`
@@ -151,18 +161,22 @@ class tape {
     record_type& r = nodes_.emplace_back();
     ::new (static_cast<void*>(r.state)) Node(node);
     r.gradient = [](tape& t, const void* state) { static_cast<const Node*>(state)->gradient(t); };
-    r.relevance = [](tape& t, const void* state, relevance_sweep<T, Backend>& sweep) {
-      const Node& n = *static_cast<const Node*>(state);
-      if constexpr (requires { n.relevance(t, sweep); }) {
-        n.relevance(t, sweep);
-      } else {
-        std::string name = "an op without a name";
-        if constexpr (requires { Node::name; }) name = Node::name;
-        if constexpr (requires { t.has_relevance(n.y); })
-          if (!t.has_relevance(n.y)) return;
-        throw argument_error("sweep: " + name + " has no relevance, expected a start before it");
-      }
-    };
+    r.tag = &detail::node_tag<Node>;
+    if constexpr (requires { Node::relevance_by_sweep; })
+      r.relevance = nullptr;  // one of ours, found by its tag
+    else
+      r.relevance = [](tape& t, const void* state, relevance_sweep<T, Backend>& sweep) {
+        const Node& n = *static_cast<const Node*>(state);
+        if constexpr (requires { n.relevance(t, sweep); }) {
+          n.relevance(t, sweep);
+        } else {
+          std::string name = "an op without a name";
+          if constexpr (requires { Node::name; }) name = Node::name;
+          if constexpr (requires { t.has_relevance(n.y); })
+            if (!t.has_relevance(n.y)) return;
+          throw argument_error("sweep: " + name + " has no relevance, expected a start before it");
+        }
+      };
   }
   index_t recorded() const noexcept { return static_cast<index_t>(nodes_.size()); }
 
@@ -181,7 +195,11 @@ class tape {
     if (!recording()) throw argument_error("tape: sweep on a tape in inference mode, expected tape_mode::recording");
     if (ledger != nullptr) ledger->entries.clear();
     relevance_sweep<T, Backend> s(*this, rules, ledger, relevance_workspace_);
-    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) node->relevance(*this, node->state, s);
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
+      if (node->relevance != nullptr)
+        node->relevance(*this, node->state, s);
+      else
+        detail::op_relevance<T, Backend>::run(node->tag, node->state, *this, s);
   }
 
   /// Where the memory stands; `rewind` forgets the activations made since. For passes that record nothing.
@@ -216,6 +234,7 @@ class tape {
     alignas(std::max_align_t) std::byte state[640];
     void (*gradient)(tape&, const void*);
     void (*relevance)(tape&, const void*, relevance_sweep<T, Backend>&);
+    const char* tag;
   };
 
   const activation& at(slot s) const {

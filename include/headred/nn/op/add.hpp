@@ -51,6 +51,7 @@ namespace detail {
 template <class T, backend Backend>
 struct add_node {
   static constexpr const char* name = "add";
+  static constexpr bool relevance_by_sweep = true;
   slot a, b, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) add_gradient<T>(t.backend(), t.gradient(y), t.gradient(a), t.gradient(b));

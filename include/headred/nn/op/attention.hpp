@@ -134,6 +134,7 @@ View columns(const char* name, const View& m, const slot_columns& s, index_t col
 template <class T, backend Backend>
 struct attention_node {
   static constexpr const char* name = "attention";
+  static constexpr bool relevance_by_sweep = true;
   attention_call<T, Backend> call;
   slot out, context;
   T* probabilities;

@@ -172,6 +172,7 @@ namespace detail {
 template <class T, backend Backend>
 struct dropout_node {
   static constexpr const char* name = "dropout";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   double probability;
   random_stream stream;

@@ -80,6 +80,7 @@ namespace detail {
 template <class T, backend Backend>
 struct embedding_node {
   static constexpr const char* name = "embedding";
+  static constexpr bool relevance_by_sweep = true;
   slot y;
   parameter<T, 2, Backend>* table;
   const std::int32_t* ids;

@@ -104,6 +104,7 @@ namespace detail {
 template <class T, backend Backend>
 struct gelu_node {
   static constexpr const char* name = "gelu";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   gelu_form form;
   void gradient(tape<T, Backend>& t) const {

@@ -214,6 +214,7 @@ namespace detail {
 template <class T, backend Backend>
 struct layer_norm_node {
   static constexpr const char* name = "layer_norm";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   parameter<T, 1, Backend>*scale, *shift;
   T *mean, *inverse_deviation;

@@ -64,6 +64,7 @@ namespace detail {
 template <class T, backend Backend>
 struct linear_node {
   static constexpr const char* name = "linear";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   parameter<T, 2, Backend>* weight;
   parameter<T, 1, Backend>* bias;

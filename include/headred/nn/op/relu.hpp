@@ -52,6 +52,7 @@ namespace detail {
 template <class T, backend Backend>
 struct relu_node {
   static constexpr const char* name = "relu";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) relu_gradient<T>(t.backend(), t.input(x), t.gradient(y), t.gradient(x));

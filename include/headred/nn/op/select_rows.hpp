@@ -71,6 +71,7 @@ namespace detail {
 template <class T, backend Backend>
 struct select_rows_node {
   static constexpr const char* name = "select_rows";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   const index_t* rows;
   void gradient(tape<T, Backend>& t) const {

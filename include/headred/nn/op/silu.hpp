@@ -60,6 +60,7 @@ namespace detail {
 template <class T, backend Backend>
 struct silu_node {
   static constexpr const char* name = "silu";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (t.has_gradient(y)) silu_gradient<T>(t.backend(), t.input(x), t.gradient(y), t.gradient(x));

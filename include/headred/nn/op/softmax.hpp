@@ -156,6 +156,7 @@ namespace detail {
 template <class T, backend Backend>
 struct softmax_node {
   static constexpr const char* name = "softmax";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   void gradient(tape<T, Backend>& t) const {
     if (!t.has_gradient(y)) return;

@@ -142,6 +142,7 @@ namespace detail {
 template <class T, backend Backend>
 struct softmax_cross_entropy_node {
   static constexpr const char* name = "softmax_cross_entropy";
+  static constexpr bool relevance_by_sweep = true;
   slot logits, total;
   const std::int32_t* targets;
   T* log_sums;
