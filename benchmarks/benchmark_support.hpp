@@ -26,8 +26,9 @@ inline std::string shape_name(index_t heads, index_t tokens, int threads) {
 }
 
 // What --heads=N --tokens=N --threads=N ask for: that shape alone, in float, without the ways it is compared with.
+// --sentences=N: of distances, not one sentence more for an accumulator in use, but a whole study of N sentences.
 struct asked_shape {
-  index_t heads = 0, tokens = 0;
+  index_t heads = 0, tokens = 0, sentences = 0;
   int threads = 1;
   explicit operator bool() const { return heads > 0 && tokens > 0; }
 
@@ -42,6 +43,8 @@ struct asked_shape {
         asked.heads = value();
       } else if (word.starts_with("--tokens=")) {
         asked.tokens = value();
+      } else if (word.starts_with("--sentences=")) {
+        asked.sentences = value();
       } else if (word.starts_with("--threads=")) {
         asked.threads = static_cast<int>(value());
       } else {
@@ -162,7 +165,7 @@ int run_distances(int argc, char** argv, const Ours& add_ours, const All& add_al
   const asked_shape asked = asked_shape::take(argc, argv);
   const auto add_distance = [&](const auto& distance) {
     if (asked) {
-      add_ours(distance, asked.heads, asked.tokens, asked.threads);
+      add_ours(distance, asked);
     } else {
       add_all(distance);
     }

@@ -178,15 +178,25 @@ dense<Real> with_eigen(const hr::distance_correlation&, const maps<Real>& input)
 }
 
 template <class Real, class Distance>
-void add_ours(const Distance& distance, index_t heads, index_t tokens, int threads) {
-  add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
+void add_ours(const Distance& distance, const asked_shape& shape) {
+  const auto [heads, tokens, sentences, threads] = shape;
+  const std::string study = sentences > 0 ? "/sentences:" + std::to_string(sentences) : "";
+  add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads) + study,
       [=](benchmark::State& state) {
         const maps<Real> input(heads, tokens);
         hr::cpu be{{.threads = threads}};
         hr::redundancy<Distance, hr::cpu> red{be, {1, heads}, distance};
-        for (auto _ : state) red.add(input.view());
+        for (auto _ : state) {
+          if (sentences == 0) {
+            red.add(input.view());
+            continue;
+          }
+          hr::redundancy<Distance, hr::cpu> fresh{be, {1, heads}, distance};
+          for (index_t s = 0; s < sentences; ++s) fresh.add(input.view());
+          benchmark::DoNotOptimize(fresh.matrix().data());
+        }
         count_pairs(state, input.pairs());
-        const double terms = double(input.pairs()) * double(tokens * tokens);
+        const double terms = double(std::max<index_t>(1, sentences) * input.pairs()) * double(tokens * tokens);
         if constexpr (std::is_same_v<Distance, hr::jensen_shannon>) {
           count_share(state, "of log2", terms, threads * log2_limit<Real>());
         } else {
@@ -201,7 +211,7 @@ void add_all(const Distance& distance) {
   const std::string name(Distance::name);
   for (const index_t tokens : {16, 32, 64, 128, 512}) {
     const index_t heads = tokens > 128 ? 24 : 144;
-    for (const int threads : {1, 2}) add_ours<Real>(distance, heads, tokens, threads);
+    for (const int threads : {1, 2}) add_ours<Real>(distance, {.heads = heads, .tokens = tokens, .threads = threads});
     add(name + "/naive/" + precision_name<Real> + "/" + shape_name(heads, tokens, 1), [=](benchmark::State& state) {
       const maps<Real> input(heads, tokens);
       std::vector<double> out(static_cast<std::size_t>(heads * heads));
@@ -226,10 +236,7 @@ void add_all(const Distance& distance) {
 
 int main(int argc, char** argv) {
   return run_distances(
-      argc, argv,
-      [](const auto& distance, index_t heads, index_t tokens, int threads) {
-        add_ours<float>(distance, heads, tokens, threads);
-      },
+      argc, argv, [](const auto& distance, const asked_shape& shape) { add_ours<float>(distance, shape); },
       [](const auto& distance) {
         add_all<float>(distance);
         add_all<double>(distance);

@@ -37,7 +37,8 @@ dense<Real> prepared(const hr::canonical_correlation& distance, const Real* map,
 }
 
 template <class Real, class Distance>
-void add_ours(const Distance& distance, index_t heads, index_t tokens, int threads) {
+void add_ours(const Distance& distance, const asked_shape& shape) {
+  const auto [heads, tokens, sentences, threads] = shape;
   add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
       [=](benchmark::State& state) {
         const maps<Real> input(heads, tokens);
@@ -55,7 +56,7 @@ void add_all(const Distance& distance) {
   const std::string name(Distance::name);
   for (const index_t tokens : {16, 32, 64, 128, 512}) {
     const index_t heads = tokens > 128 ? 8 : tokens > 64 ? 48 : 144;
-    for (const int threads : {1, 2}) add_ours<Real>(distance, heads, tokens, threads);
+    for (const int threads : {1, 2}) add_ours<Real>(distance, {.heads = heads, .tokens = tokens, .threads = threads});
     const index_t sample = tokens > 128 ? 1 : tokens > 64 ? 4 : 20;
     add(name + "/naive/" + precision_name<Real> + "/" + shape_name(sample + 1, tokens, 1),
         [=](benchmark::State& state) {
@@ -94,10 +95,7 @@ void add_all(const Distance& distance) {
 
 int main(int argc, char** argv) {
   return run_distances(
-      argc, argv,
-      [](const auto& distance, index_t heads, index_t tokens, int threads) {
-        add_ours<float>(distance, heads, tokens, threads);
-      },
+      argc, argv, [](const auto& distance, const asked_shape& shape) { add_ours<float>(distance, shape); },
       [](const auto& distance) {
         add_all<float>(distance);
         add_all<double>(distance);
