@@ -122,6 +122,8 @@ class output_folder {
   }
   void make(const std::filesystem::path& folder) {
     if (std::filesystem::is_directory(folder)) return;
+    if (std::filesystem::exists(folder))
+      throw headred::file_error(folder.string(), "cannot be written: it is not a folder");
     if (folder.has_parent_path() && folder.parent_path() != folder) make(folder.parent_path());
     if (std::filesystem::create_directory(folder)) made_.push_back(folder);
   }

@@ -64,9 +64,11 @@ class head_scores {
     return all;
   }
   /// The rest throw argument_error for a kind, or head, that was not scored.
-  const head_layout& layout(attention_kind kind) const { return find(kind).heads; }
-  /// One a head, layer after layer.
-  std::span<const double> of(attention_kind kind) const { return find(kind).values; }
+  const head_layout& layout(attention_kind kind) const& { return find(kind).heads; }
+  head_layout layout(attention_kind kind) && { return find(kind).heads; }
+  /// One a head, layer after layer. Lives as long as these scores.
+  std::span<const double> of(attention_kind kind) const& { return find(kind).values; }
+  std::span<const double> of(attention_kind kind) && = delete;
   double value(attention_kind kind, head_id id) const {
     const entry& e = find(kind);
     return e.values[static_cast<std::size_t>(e.heads.flat(id))];

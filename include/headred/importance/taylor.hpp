@@ -92,7 +92,7 @@ class taylor {
     const index_t heads = layout_.heads(layer);
     if (absolute_ != taylor_absolute::per_example)
       throw argument_error("taylor: gates have no gradient per token, expected taylor_absolute::per_example");
-    if (gradients.extent(1) != heads)
+    if (gradients.extent(0) < 0 || gradients.extent(1) != heads)
       throw shape_error("taylor: the gate gradients are " + shape_text(gradients.shape()) + ", expected (examples," +
                         std::to_string(heads) + ")");
     for (index_t e = 0; e < gradients.extent(0); ++e)
