@@ -38,7 +38,10 @@ struct bhattacharyya : detail::token_distance<bhattacharyya> {
     return detail::sqrt_of<Lanes>(detail::select_less(rest, zero, zero, rest));
   }
   static constexpr bool close_above = true;
-  static constexpr double close_limit = 1 - 1e-2;
+  template <class Real>
+  static constexpr double close_limit(index_t) {
+    return 1 - 1e-2;
+  }
   /// sqrt of 1 - BC = sum (sqrt p - sqrt q)^2 / 2.
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, std::sqrt(.5 * detail::squared_root_difference(a, b, keys)));

@@ -16,6 +16,7 @@
 
 namespace headred {
 
+/// How a bootstrap draws.
 struct bootstrap_options {
   index_t resamples = 1000;
   double level = 0.95;  ///< probability that an interval covers, in (0,1)

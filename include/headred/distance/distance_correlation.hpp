@@ -54,15 +54,20 @@ struct correlation_workspace {
   std::vector<unsigned char> zero;
 };
 
-/// The centred distances of head h: what centred_slab makes of its rows divided by their sums.
+/// The centred distances of head h: what centred_slab makes of its rows divided by their sums. Row 0 is taken away from all,
+/// which leaves their distances as they are, and their rounding that of what they differ by:
+///   x_t - x_0 = ((row_t - row_0) - row_0 (sum_t - sum_0) / sum_0) / sum_t
 template <class Real>
 bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_scratch<Real>& scratch, Real* rows,
                   Real* vector) {
   constexpr int lanes = native_lanes<Real>;
   using vec = pack<Real, lanes>;
+  using sums_of_rows = lane_doubles<Real>;
+  using doubles = typename sums_of_rows::doubles;
   const index_t tokens = maps.queries(), keys = maps.keys(), columns = slab_columns<Real>(tokens);
   Real* slab = scratch.slab.get(keys * columns);
-  double size = 0;
+  double* sums = scratch.mean.get(2 * columns);
+  bool any_zero_row = false;
   for (index_t t = 0; t < columns; t += lanes) {
     const int count = static_cast<int>(std::clamp<index_t>(tokens - t, 0, lanes));
     const auto sum = read_columns<Real>(
@@ -70,12 +75,32 @@ bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_s
         [&](int l) {
           return row_place{h, t + l};
         },
-        rows, slab + t, columns, [](int) {});
-    const vec unit = sum.reciprocal().narrow();
+        rows, slab + t, columns, [&](int) { any_zero_row = true; });
+    for (int l = 0; l < lanes; ++l) sums[t + l] = l < count ? sum[l] : 0;
+  }
+  Real* const row_0 = rows;
+  for (index_t k = 0; k < keys; ++k) row_0[k] = slab[k * columns];
+  const double sum_0 = sums[0];
+  double size = 0;
+  for (index_t t = 0; t < columns; t += lanes) {
+    sums_of_rows sum;
+    for (int l = 0; l < lanes; ++l) sum.set(l, sums[t + l]);
+    const vec unit = sum.reciprocal().narrow();  // 0 beyond the last token
     const column_block<Real> block{slab + t, columns, keys};
-    block.apply([&](const vec& x) { return x * unit; });
-    const auto [squares] = block.template sums<1>([](const vec& x, vec* total) { total[0] += x * x; });
+    const auto [squares, differences] = block.template sums_at<2>([&](index_t k, const vec& x, vec* total) {
+      const vec scaled = x * unit;
+      total[0] += scaled * scaled;
+      total[1] += x - broadcast<vec>(row_0[k]);
+    });
     for (int l = 0; l < lanes; ++l) size += squares[l];
+    // of a row of zeros the entries do not tell the sum, which is 1
+    const vec change = (any_zero_row ? sum.map([&](const doubles& s) { return (s - sum_0) / sum_0; })
+                                     : differences.map([&](const doubles& d) { return d / sum_0; }))
+                           .narrow();
+    block.apply_at([&](index_t k, const vec& x) {
+      const vec own = broadcast<vec>(row_0[k]);
+      return ((x - own) - own * change) * unit;
+    });
   }
   return centred_slab(tokens, keys, size, unbiased, scratch, vector);
 }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <headred/core/error.hpp>
+
 namespace headred {
 
 /// Exact sum of numbers in [0,1]: a 128-bit fixed-point number with 96 bits after the point, so that sums do not depend on
@@ -12,8 +14,12 @@ class fixed_sum {
   /// From the two words of a stored sum.
   constexpr fixed_sum(std::uint64_t high, std::uint64_t low) : high_(high), low_(low) {}
 
-  /// x in [0,1].
+  /// x in [0,1], to which rounding beyond it is cut. Throws argument_error for NaN and what is further out.
   constexpr fixed_sum& operator+=(double x) {
+    if (!(x >= 0 && x <= 1)) {
+      if (!(x >= -1e-9 && x <= 1 + 1e-9)) throw argument_error("fixed_sum: a term is not in [0,1]");
+      x = x < 0 ? 0 : 1;
+    }
     const double shifted = x * 0x1p32;
     const auto whole = static_cast<std::uint64_t>(shifted);
     const auto rest = static_cast<std::uint64_t>((shifted - static_cast<double>(whole)) * 0x1p64);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include <headred/distance/row_forms.hpp>
@@ -39,7 +40,13 @@ struct jensen_shannon : detail::token_distance<jensen_shannon> {
   }
   /// Below this divergence the difference of entropies has lost too many digits.
   static constexpr bool close_above = false;
-  static constexpr double close_limit = 4e-3;
+  /// An error of 1.8e-7 |log2 x + shift| in float is 2e-6 of the distance at the root of this.
+  template <class Real>
+  static double close_limit(index_t keys) {
+    if (sizeof(Real) == 8) return 4e-3;
+    const double bits = std::max(4.0, std::log2(static_cast<double>(keys)) - terms::shift);
+    return .045 * .045 * bits * bits;
+  }
   static double stable(const detail::scaled_row& a, const detail::scaled_row& b, index_t keys) {
     return std::min(1.0, std::sqrt(.5 / 0.69314718055994530942 * detail::jensen_shannon_terms(a, b, keys)));
   }

@@ -22,12 +22,14 @@ enum class mantel_tail {
   two_sided,  ///< |r'| >= |r|
 };
 
+/// How a permutation test runs.
 struct mantel_options {
   index_t permutations = 999;
   std::uint64_t seed = 0;
   mantel_tail tail = mantel_tail::greater;
 };
 
+/// A correlation of two matrices and its p-value.
 struct mantel_result {
   double correlation = 0;  ///< as headred::correlation, in [-1,1]
   double p_value = 1;      ///< in [1 / (1 + permutations), 1]

@@ -12,6 +12,7 @@
 
 namespace headred {
 
+/// How heads are cut into blocks.
 struct block_options {
   index_t block = 512;                              ///< heads taken at a time, 1 or more
   sentence_options sentence = {};                   ///< valid tokens and the like, the same for all heads

@@ -9,6 +9,7 @@ namespace headred {
 /// Whether a distance is a mean over query rows (token) or one number for the two matrices (sentence).
 enum class distance_level { token, sentence };
 
+/// The name of a level.
 constexpr std::string_view to_string(distance_level level) noexcept {
   return level == distance_level::token ? "token" : "sentence";
 }

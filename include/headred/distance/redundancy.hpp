@@ -26,6 +26,7 @@ using progress_callback = std::function<bool(index_t done)>;
 template <distance_policy Distance, host_backend Backend, class Sum = fixed_sum>
 class redundancy {
  public:
+  /// An accumulator that has seen nothing. Throws argument_error for a layout without heads.
   redundancy(Backend& be, head_layout layout, Distance distance = {})
       : backend_(&be), layout_(std::move(layout)), distance_(std::move(distance)) {
     const index_t n = layout_.size();
@@ -132,6 +133,7 @@ class redundancy {
     index_t sentences = 0, skipped = 0, underdetermined = 0;
   };
   state snapshot() const { return {sums_, sentences_, skipped_, underdetermined_}; }
+  /// Throws argument_error for a state that does not fit the layout.
   void restore(state stored) {
     if (stored.sums.size() != sums_.size() || stored.sentences < 0 || stored.skipped < 0 ||
         stored.underdetermined < 0 || stored.underdetermined > stored.sentences ||

@@ -1,6 +1,8 @@
 // The stable forms of the token-level distances: sums of terms that cannot cancel, used where two rows are close.
 #pragma once
 
+#include <cmath>
+
 #include <headred/numeric/vector_loops.hpp>
 #include <headred/numeric/vector_math.hpp>
 
@@ -16,12 +18,39 @@ struct scaled_row {
 /// What a row is divided by: its sum, its length, or its length after its mean was taken away.
 enum class row_scale { sum, length, centred_length };
 
+/// The same for rows whose scales differ so much that p - q does not gain from the rows' difference: p and q are formed
+/// first, their means taken away once more where a mean was.
+template <row_scale Scale, class Term>
+double apart_sum(const scaled_row& a, const scaled_row& b, index_t keys, const Term& term) {
+  constexpr int lanes = native_lanes<double>;
+  using vec = pack<double, lanes>;
+  double left_shift = 0, right_shift = 0;
+  if constexpr (Scale == row_scale::centred_length) {
+    vec left{}, right{};
+    for (index_t k = 0; k < keys; k += lanes) {
+      left += load<vec>(a.x + k) - a.shift;
+      right += load<vec>(b.x + k) - b.shift;
+    }
+    left_shift = lane_sum<lanes>(left) / static_cast<double>(keys);
+    right_shift = lane_sum<lanes>(right) / static_cast<double>(keys);
+  }
+  vec sum{};
+  for (index_t k = 0; k < keys; k += lanes) {
+    const vec p = ((load<vec>(a.x + k) - a.shift) - left_shift) / a.scale;
+    const vec q = ((load<vec>(b.x + k) - b.shift) - right_shift) / b.scale;
+    sum += term(p - q, p + q, p * q);
+  }
+  return lane_sum<lanes>(sum);
+}
+
 /// sum_k term(p - q, p + q, p q) for p = (x - shift) / scale of row a and q that of row b (p q for shifts of 0 only). What
 /// the rows' shifts and scales differ by is summed from the differences of their entries, so that p - q has their relative
 /// accuracy. An exchange of the rows changes the sign of p - q and nothing else, bit by bit; rows with identical bits have
 /// p - q = 0.
 template <row_scale Scale, class Term>
 HEADRED_INLINE double pair_sum(const scaled_row& a, const scaled_row& b, index_t keys, const Term& term) {
+  if constexpr (Scale != row_scale::sum)
+    if (std::abs(a.scale - b.scale) > .1 * (a.scale + b.scale)) return apart_sum<Scale>(a, b, keys, term);
   constexpr int lanes = native_lanes<double>;
   using vec = pack<double, lanes>;
   double shifts = a.shift - b.shift;

@@ -34,7 +34,7 @@ double special_distance(row_kind a, row_kind b) {
   return a == row_kind::zero || b == row_kind::zero ? 1 : Distance::one_constant;
 }
 
-/// Terms of a Jensen-Shannon table: sums of x log2 x over chunks of keys, of the columns that are used.
+/// Terms of a Jensen-Shannon table: sums of x (log2 x + shift) over chunks of keys, of the columns that are used.
 template <class Op, class Real>
 void fill_table(const Real* slab, index_t keys, index_t columns, index_t used, Real* table) {
   constexpr int lanes = native_lanes<Real>;
@@ -44,7 +44,7 @@ void fill_table(const Real* slab, index_t keys, index_t columns, index_t used, R
       vec sum{};
       for (index_t k = begin; k < std::min(keys, begin + Op::chunk); ++k) {
         const vec x = load<vec>(slab + k * columns + h);
-        sum += x * log2_of<lanes>(x);
+        sum += x * log2_of<lanes, Op::shift>(x);
       }
       store(table + begin / Op::chunk * columns + h, sum);
     }
@@ -59,7 +59,10 @@ class distance_sums {
 
  public:
   distance_sums(token_block<Distance, Real>& block, index_t heads, double* sums)
-      : block_(block), heads_(heads), sums_{sums, block.columns(), false} {
+      : block_(block),
+        heads_(heads),
+        sums_{sums, block.columns(), false},
+        limit_(broadcast<vec>(static_cast<Real>(Distance::template close_limit<Real>(block.keys())))) {
     for (int l = 0; l < lanes; ++l) lane_[l] = static_cast<Real>(l);
   }
 
@@ -86,10 +89,7 @@ class distance_sums {
 
  private:
   // how far a sum is beyond the limit of what counts as close
-  static HEADRED_INLINE vec excess(const vec& x) {
-    constexpr Real limit = static_cast<Real>(Distance::close_limit);
-    return Distance::close_above ? x - limit : limit - x;
-  }
+  HEADRED_INLINE vec excess(const vec& x) const { return Distance::close_above ? x - limit_ : limit_ - x; }
   static HEADRED_INLINE bool any_positive(const vec& x) {
     const vec zero{}, one = broadcast<vec>(Real(1));
     return lane_total<Real, lanes>(select_less(zero, x, one, zero)) != 0;
@@ -129,7 +129,7 @@ class distance_sums {
   token_block<Distance, Real>& block_;
   index_t heads_;
   pair_sums<Real, lanes> sums_;
-  vec lane_{};
+  vec limit_, lane_{};
   alignas(64) Real distances_[most * lanes];
 };
 
@@ -246,7 +246,7 @@ void token_pairs(Runner& tasks, const sentence_maps& maps, token_workspace<Dista
 ///   linear                whether the distance is slope (1 - sum): then it is taken of the mean over rows, and only heads
 ///                         nearer than close_distance in the mean are computed again. Else:
 ///   finish                sum -> distance
-///   close_limit, close_above   which sums are too near to identity
+///   close_limit<Real>(keys), close_above   which sums are too near to identity
 ///   prepare, stable       shift and scale of a row and its kind; the form that serves for close rows
 ///   one_constant          distance of a constant row to one that is not
 template <class Derived>

@@ -181,69 +181,94 @@ struct raw_map {
   }
 };
 
+/// Double- or U-centres m (tokens, tokens), symmetric with a zero diagonal. mean: tokens.
+inline void centre_distances(double* m, index_t tokens, bool unbiased, double* mean) {
+  const double count = static_cast<double>(tokens);
+  double whole = 0;
+  for (index_t i = 0; i < tokens; ++i) {
+    double sum = 0;
+    for (index_t j = 0; j < tokens; ++j) sum += m[i * tokens + j];
+    whole += sum;
+    mean[i] = sum / (unbiased ? count - 2 : count);
+  }
+  whole /= unbiased ? (count - 1) * (count - 2) : count * count;
+  for (index_t i = 0; i < tokens; ++i)
+    for (index_t j = 0; j < tokens; ++j)
+      m[i * tokens + j] = unbiased && i == j ? 0 : m[i * tokens + j] - mean[i] - mean[j] + whole;
+}
+
 /// For two maps that are close: |A^ - B^|^2 / 2 of the unit vectors that centred_distances makes of them, from what the
 /// maps differ by, so that its relative error stays small however close they are (the vectors themselves carry 1e-16 of
 /// rounding each), also where rows of one map hardly differ from each other. difference = X - Y, normalised.
 ///   |u| - |v| = (u - v).(u + v) / (|u| + |v|),  u = x_i - x_j, v = y_i - y_j
 ///   x_i - x_j = ((row_i - row_j) + row_j (sum_j - sum_i) / sum_j) / sum_i
+/// Maps whose |A| and |B| differ by a third or more are no more alike than their unit vectors: those are subtracted.
 /// Neither map may leave nothing. scratch: 2 tokens^2 + 2 tokens. Cost tokens^2 keys.
 inline double centred_residual(const double* difference, const raw_map& x, const raw_map& y, index_t tokens,
                                index_t keys, bool unbiased, double* scratch) {
   constexpr int lanes = native_lanes<double>;
   using vec = pack<double, lanes>;
-  double* minus = scratch;                 // |u| - |v|, then A - B
-  double* plus = minus + tokens * tokens;  // |u| + |v|, then A + B
-  double* mean = plus + tokens * tokens;
-  for (index_t i = 0; i < tokens; ++i) {
-    minus[i * tokens + i] = plus[i * tokens + i] = 0;
-    const vec x_unit = broadcast<vec>(1 / x.sums[i]), y_unit = broadcast<vec>(1 / y.sums[i]);
-    for (index_t j = i + 1; j < tokens; ++j) {
-      const vec x_change = broadcast<vec>(x.change(i, j, keys) / x.sums[j]),
-                y_change = broadcast<vec>(y.change(i, j, keys) / y.sums[j]);
-      vec both{}, u2{}, v2{};
-      for (index_t k = 0; k < keys; k += lanes) {
-        const vec d = load<vec>(difference + i * keys + k) - load<vec>(difference + j * keys + k);
-        const vec xj = load<vec>(x.rows + j * keys + k), yj = load<vec>(y.rows + j * keys + k);
-        const vec u = ((load<vec>(x.rows + i * keys + k) - xj) + xj * x_change) * x_unit;
-        const vec v = ((load<vec>(y.rows + i * keys + k) - yj) + yj * y_change) * y_unit;
-        both += d * (u + v);
-        u2 += u * u;
-        v2 += v * v;
-      }
-      const double size = std::sqrt(lane_total<double, lanes>(u2)) + std::sqrt(lane_total<double, lanes>(v2));
-      plus[i * tokens + j] = plus[j * tokens + i] = size;
-      minus[i * tokens + j] = minus[j * tokens + i] = size > 0 ? lane_total<double, lanes>(both) / size : 0;
-    }
-  }
-  const double count = static_cast<double>(tokens);
-  for (double* m : {minus, plus}) {
-    double whole = 0;
+  const index_t squares = tokens * tokens;
+  double* const first = scratch;  // |u|, then A;  |u| - |v|, then A - B
+  double* const second = first + squares;
+  double* const mean = second + squares;
+  // to(|u|, |v|, (u - v).(u + v)) for all i < j makes of the first two what is centred
+  const auto for_pairs = [&](const auto& to) {
     for (index_t i = 0; i < tokens; ++i) {
-      double sum = 0;
-      for (index_t j = 0; j < tokens; ++j) sum += m[i * tokens + j];
-      whole += sum;
-      mean[i] = sum / (unbiased ? count - 2 : count);
+      first[i * tokens + i] = second[i * tokens + i] = 0;
+      const vec x_unit = broadcast<vec>(1 / x.sums[i]), y_unit = broadcast<vec>(1 / y.sums[i]);
+      for (index_t j = i + 1; j < tokens; ++j) {
+        const vec x_change = broadcast<vec>(x.change(i, j, keys) / x.sums[j]),
+                  y_change = broadcast<vec>(y.change(i, j, keys) / y.sums[j]);
+        vec both{}, u2{}, v2{};
+        for (index_t k = 0; k < keys; k += lanes) {
+          const vec d = load<vec>(difference + i * keys + k) - load<vec>(difference + j * keys + k);
+          const vec xj = load<vec>(x.rows + j * keys + k), yj = load<vec>(y.rows + j * keys + k);
+          const vec u = ((load<vec>(x.rows + i * keys + k) - xj) + xj * x_change) * x_unit;
+          const vec v = ((load<vec>(y.rows + i * keys + k) - yj) + yj * y_change) * y_unit;
+          both += d * (u + v);
+          u2 += u * u;
+          v2 += v * v;
+        }
+        double p = std::sqrt(lane_total<double, lanes>(u2)), q = std::sqrt(lane_total<double, lanes>(v2));
+        to(p, q, lane_total<double, lanes>(both));
+        first[i * tokens + j] = first[j * tokens + i] = p;
+        second[i * tokens + j] = second[j * tokens + i] = q;
+      }
     }
-    whole /= unbiased ? (count - 1) * (count - 2) : count * count;
-    for (index_t i = 0; i < tokens; ++i)
-      for (index_t j = 0; j < tokens; ++j)
-        m[i * tokens + j] = unbiased && i == j ? 0 : m[i * tokens + j] - mean[i] - mean[j] + whole;
+    centre_distances(first, tokens, unbiased, mean);
+    centre_distances(second, tokens, unbiased, mean);
+  };
+  for_pairs([](double&, double&, double) {});
+  double a = 0, b = 0;
+  for (index_t i = 0; i < squares; ++i) {
+    a += first[i] * first[i];
+    b += second[i] * second[i];
   }
-  double minus2 = 0, plus2 = 0, product = 0;
-  for (index_t i = 0; i < tokens * tokens; ++i) {
-    minus2 += minus[i] * minus[i];
-    plus2 += plus[i] * plus[i];
-    product += minus[i] * plus[i];
+  a = std::sqrt(a);
+  b = std::sqrt(b);
+  double sum = 0;
+  if (std::abs(a - b) > .15 * (a + b)) {
+    for (index_t i = 0; i < squares; ++i) {
+      const double d = first[i] / a - second[i] / b;
+      sum += d * d;
+    }
+    return .5 * sum;
   }
-  // 4 |A|^2 = |(A + B) + (A - B)|^2, and |B| - |A| = -(A - B).(A + B) / (|A| + |B|)
-  const double a = .5 * std::sqrt(plus2 + 2 * product + minus2), b = .5 * std::sqrt(plus2 - 2 * product + minus2);
+  for_pairs([](double& p, double& q, double both) {
+    const double size = p + q;
+    p = size > 0 ? both / size : 0;
+    q = size;
+  });
+  // |B| - |A| = -(A - B).(A + B) / (|A| + |B|)
+  double product = 0;
+  for (index_t i = 0; i < squares; ++i) product += first[i] * second[i];
   const double shift = -product / (a + b);
-  double squares = 0;
-  for (index_t i = 0; i < tokens * tokens; ++i) {
-    const double d = minus[i] * (a + b) + plus[i] * shift;
-    squares += d * d;
+  for (index_t i = 0; i < squares; ++i) {
+    const double d = first[i] * (a + b) + second[i] * shift;
+    sum += d * d;
   }
-  return .5 * squares / (4 * (a * b) * (a * b));
+  return .5 * sum / (4 * (a * b) * (a * b));
 }
 
 }  // namespace headred::detail

@@ -60,11 +60,16 @@ struct column_block {
   /// Sums over keys: f(x, sums) adds what an entry contributes to each of Count.
   template <int Count, class F>
   HEADRED_INLINE std::array<values, Count> sums(const F& f) const {
+    return sums_at<Count>([&](index_t, const vec& at, vec* sum) { f(at, sum); });
+  }
+  /// The same with f(k, x, sums).
+  template <int Count, class F>
+  HEADRED_INLINE std::array<values, Count> sums_at(const F& f) const {
     std::array<values, Count> total;
     for (index_t begin = 0; begin < keys; begin += chunk) {
       const index_t end = begin + chunk < keys ? begin + chunk : keys;
       vec sum[Count]{};
-      for (index_t k = begin; k < end; ++k) f(load<vec>(x + k * stride), sum);
+      for (index_t k = begin; k < end; ++k) f(k, load<vec>(x + k * stride), sum);
       for (int i = 0; i < Count; ++i) total[static_cast<std::size_t>(i)].add(sum[i]);
     }
     return total;
@@ -72,7 +77,12 @@ struct column_block {
   /// Every x becomes f(x).
   template <class F>
   HEADRED_INLINE void apply(const F& f) const {
-    for (index_t k = 0; k < keys; ++k) store(x + k * stride, f(load<vec>(x + k * stride)));
+    apply_at([&](index_t, const vec& at) { return f(at); });
+  }
+  /// The same with f(k, x).
+  template <class F>
+  HEADRED_INLINE void apply_at(const F& f) const {
+    for (index_t k = 0; k < keys; ++k) store(x + k * stride, f(k, load<vec>(x + k * stride)));
   }
 };
 

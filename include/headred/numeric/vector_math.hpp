@@ -20,8 +20,8 @@ HEADRED_INLINE To bits_as(const From& from) {
 #if defined(__GNUC__) || defined(__clang__)
 
 /// Base-2 logarithm of positive normal numbers, relative error about 1.5e-7 near 1 and absolute 2^-24 |log2 x| beyond;
-/// a finite number for 0, so that 0 log2 0 needs no branch.
-template <int Lanes>
+/// a finite number for 0, so that 0 log2 0 needs no branch. Shift is added to it.
+template <int Lanes, int Shift = 0>
 HEADRED_INLINE pack<float, Lanes> log2_of(const pack<float, Lanes>& x) {
   using floats = pack<float, Lanes>;
   using ints = pack<std::int32_t, Lanes>;
@@ -38,11 +38,11 @@ HEADRED_INLINE pack<float, Lanes> log2_of(const pack<float, Lanes>& x) {
   p = p * t + .480910643f;
   p = p * t - .721347347f;
   p = p * t + 1.442695f;
-  return p * t + __builtin_convertvector(exponent, floats);
+  return p * t + __builtin_convertvector(exponent + Shift, floats);
 }
 
 /// The same in double, relative error a few 1e-16: log2 m = 2/ln 2 (s + s^3/3 + s^5/5 + ...), s = (m-1)/(m+1).
-template <int Lanes>
+template <int Lanes, int Shift = 0>
 HEADRED_INLINE pack<double, Lanes> log2_of(const pack<double, Lanes>& x) {
   using doubles = pack<double, Lanes>;
   using ints = pack<std::uint64_t, Lanes>;
@@ -64,7 +64,7 @@ HEADRED_INLINE pack<double, Lanes> log2_of(const pack<double, Lanes>& x) {
   p = p * u + 1. / 3;
   const doubles log_m = s + s * u * p;
   // integer to double through the mantissa of 2^52: no vector instruction is needed for it
-  const doubles e = bits_as<doubles>(exponent | 0x4330000000000000ull) - (4503599627370496. + 1023.);
+  const doubles e = bits_as<doubles>(exponent | 0x4330000000000000ull) - (4503599627370496. + 1023. - Shift);
   return log_m * 2.8853900817779268147 + e;
 }
 
@@ -93,9 +93,10 @@ HEADRED_INLINE pack<double, Lanes> sqrt_of(const pack<double, Lanes>& x) {
 
 #else  // other compilers: the standard functions, lane by lane
 
-template <int Lanes, class T>
+template <int Lanes, int Shift = 0, class T>
 array_pack<T, Lanes> log2_of(array_pack<T, Lanes> x) {
-  for (T& lane : x.lane) lane = std::log2(lane > std::numeric_limits<T>::min() ? lane : std::numeric_limits<T>::min());
+  for (T& lane : x.lane)
+    lane = std::log2(lane > std::numeric_limits<T>::min() ? lane : std::numeric_limits<T>::min()) + T(Shift);
   return x;
 }
 template <int Lanes, class T>
