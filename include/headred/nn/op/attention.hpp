@@ -110,7 +110,7 @@ struct attention_call {
   slot_columns q = {}, k = {}, v = {};
   parameter<T, 1, Backend>* gates = nullptr;       ///< (heads), gradient collected while trained; or none
   parameter<T, 3, Backend>* mask = nullptr;        ///< (heads or 1, T, S), likewise
-  attention_mask_view<T, space> fixed_mask = {};   ///< instead of `mask`
+  attention_mask_view<T, space> fixed_mask = {};   ///< instead of `mask`; its `gradient` is added to, if there is one
   parameter<T, 3, Backend>* bias = nullptr;        ///< (heads or 1, T, S), likewise
   tensor_view<const T, 3, space> fixed_bias = {};  ///< instead of `bias`
   bool keep_probabilities = false;                 ///< on a tape that does not record; one that does keeps them
@@ -162,7 +162,7 @@ struct attention_node {
     d.k = columns("k", t.gradient(call.k.source), call.k, in.k.extent(1));
     d.v = columns("v", t.gradient(call.v.source), call.v, in.v.extent(1));
     if (call.gates != nullptr) d.gates = call.gates->gradient.view();
-    if (call.mask != nullptr) d.mask = call.mask->gradient.view();
+    d.mask = call.mask != nullptr ? call.mask->gradient.view() : call.fixed_mask.gradient;
     if (call.bias != nullptr) d.bias = call.bias->gradient.view();
     d.probabilities = probability_gradients;
     attention_gradient(t.backend(), in, probabilities, t.input(context), t.gradient(out), d, *call.workspace);
@@ -193,6 +193,10 @@ slot attention(tape<T, Backend>& t, const attention_call<T, Backend>& call,
   require_trained_like("gates", call.gates);
   require_trained_like("mask", call.mask);
   require_trained_like("bias", call.bias);
+  const auto& fixed = call.fixed_mask;
+  if (fixed.gradient.data() != nullptr && fixed.gradient.shape() != fixed.values.shape())
+    throw shape_error("attention: the gradient of the mask is " + shape_text(fixed.gradient.shape()) + ", expected " +
+                      shape_text(fixed.values.shape()));
   const bool keeps = t.recording() || call.keep_probabilities;
   index_t* offsets = nullptr;
   if (keeps) {

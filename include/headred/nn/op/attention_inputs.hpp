@@ -37,10 +37,13 @@ struct head_gates_view {
 template <class T, class Space = host_space>
 struct attention_mask_view {
   tensor_view<const T, 3, Space> values;
+  tensor_view<T, 3, Space> gradient;  ///< shape of `values`: a tape's way back adds dLoss/dmask there; empty: nowhere
 
   attention_mask_view() = default;
-  attention_mask_view(const tensor_view<const T, 3, Space>& mask) : values(mask) {}
-  attention_mask_view(const tensor_view<T, 3, Space>& mask) : values(mask) {}
+  attention_mask_view(const tensor_view<const T, 3, Space>& mask, const tensor_view<T, 3, Space>& gradient_of_mask = {})
+      : values(mask), gradient(gradient_of_mask) {}
+  attention_mask_view(const tensor_view<T, 3, Space>& mask, const tensor_view<T, 3, Space>& gradient_of_mask = {})
+      : values(mask), gradient(gradient_of_mask) {}
   attention_mask_view(const tensor_view<const T, 2, Space>& mask)
       : values(mask.data(), {1, mask.extent(0), mask.extent(1)}, {0, mask.stride(0), mask.stride(1)}) {}
   attention_mask_view(const tensor_view<T, 2, Space>& mask)
