@@ -5,5 +5,6 @@
 #include <headred/sparsity/gumbel_sigmoid.hpp>
 #include <headred/sparsity/hard_concrete.hpp>
 #include <headred/sparsity/patterns.hpp>
+#include <headred/sparsity/sparse_mask.hpp>
 #include <headred/sparsity/target_sparsity.hpp>
 #include <headred/sparsity/temperature.hpp>

@@ -78,7 +78,9 @@ struct hard_concrete {
   }
   /// The gate without noise; P(g != 0); P(g = 1).
   double evaluate(double log_a) const { return rule<double>("hard_concrete").evaluate(checked(log_a)); }
+  /// P(g != 0).
   double open(double log_a) const { return detail::sigmoid(checked(log_a) - rule<double>("hard_concrete").open_shift); }
+  /// P(g = 1).
   double full(double log_a) const { return detail::sigmoid(checked(log_a) - rule<double>("hard_concrete").full_shift); }
 
   /// The settings as factors in type T. Throws argument_error, with `op` in its text, for a temperature that is not

@@ -20,6 +20,7 @@ namespace headred {
 /// what a checkpoint needs.
 class target_sparsity {
  public:
+  /// Settings, fixed from the start.
   struct options {
     double open = 0;       ///< gates that shall be open in the end, in [0, gates]
     double gates = 1;      ///< all gates, at least 1
@@ -55,6 +56,7 @@ class target_sparsity {
     ++step_;
   }
 
+  /// The state: what a checkpoint needs.
   double multiplier() const noexcept { return multiplier_; }
   index_t step() const noexcept { return step_; }
   /// Goes on from an earlier state. Throws argument_error for one that cannot be.
