@@ -37,10 +37,31 @@ concept viewable_eigen = requires(A& a) {
   { a.colStride() } -> std::convertible_to<index_t>;
 };
 
+/// Eigen::Tensor, TensorFixedSize and TensorMap (unsupported/Eigen/CXX11/Tensor), in either order. A TensorRef, which
+/// may stand for an expression without memory, has no Options.
+template <class A>
+concept viewable_eigen_tensor = requires(A& a) {
+  a.data();
+  { a.dimension(0) } -> std::convertible_to<index_t>;
+  { int{std::remove_cvref_t<A>::Layout} };
+  { std::remove_cvref_t<A>::Options };
+  requires(std::remove_cvref_t<A>::NumIndices > 0);
+};
+
+/// An accessor that computes what it returns (scaled, conjugated) is no view of memory.
+template <class A>
+inline constexpr bool refers_to_elements = true;
+template <class A>
+  requires requires {
+    typename A::reference;
+    typename A::element_type;
+  }
+inline constexpr bool refers_to_elements<A> = std::same_as<typename A::reference, typename A::element_type&>;
+
 /// std::mdspan and kokkos::mdspan.
 template <class A>
-concept viewable_mdspan = requires(A& a) {
-  a.data_handle();
+concept viewable_mdspan = refers_to_elements<std::remove_cvref_t<A>> && requires(A& a) {
+  requires std::is_pointer_v<std::remove_cvref_t<decltype(a.data_handle())>>;  // a reference to it in std::mdspan
   { std::remove_cvref_t<A>::rank() } -> std::convertible_to<std::size_t>;
   { a.extent(0) } -> std::convertible_to<index_t>;
   { a.stride(0) } -> std::convertible_to<index_t>;
@@ -77,10 +98,10 @@ concept viewable_dlpack = requires(A& a) {
   { a.device.device_type } -> std::convertible_to<int>;
 };
 
-/// std::vector, std::array, std::span: one axis.
+/// std::vector, std::array, std::span: one axis. What has `dimensions()` has several, and is not flattened.
 template <class A>
 concept viewable_range = !viewable_self<A> && !viewable_member<A> && !viewable_eigen<A> && !viewable_xtensor<A> &&
-                         !viewable_mdspan<A> && requires(A& a) {
+                         !viewable_mdspan<A> && !requires(A& a) { a.dimensions(); } && requires(A& a) {
                            { a.size() } -> std::convertible_to<std::size_t>;
                            { *a.data() } -> std::convertible_to<double>;
                          };
@@ -97,6 +118,17 @@ inline void require_rank(index_t found, int expected) {
   if (found != expected)
     throw shape_error("as_view: the tensor has rank " + std::to_string(found) + ", expected " +
                       std::to_string(expected));
+}
+
+template <std::size_t N>
+constexpr std::array<index_t, N> column_major_strides(const std::array<index_t, N>& shape) {
+  std::array<index_t, N> strides{};
+  index_t step = 1;
+  for (std::size_t i = 0; i < N; ++i) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+  return strides;
 }
 
 template <int Rank, class T, class Shape, class Strides>
@@ -131,10 +163,21 @@ template <class A>
   requires(!std::is_reference_v<A> && viewable_eigen<A> &&
            std::same_as<std::remove_const_t<A>, typename A::PlainObject>)
 inline constexpr bool owning_temporary<A> = true;
+template <class A>
+  requires(!std::is_reference_v<A> && viewable_xtensor<A> &&
+           std::same_as<std::remove_const_t<A>, typename A::temporary_type>)
+inline constexpr bool owning_temporary<A> = true;
+// A const Eigen::Tensor gives const elements, a const TensorMap does not.
+template <class A>
+  requires(!std::is_reference_v<A> && viewable_eigen_tensor<A> &&
+           !std::same_as<decltype(std::declval<std::remove_const_t<A>&>().data()),
+                         decltype(std::declval<const A&>().data())>)
+inline constexpr bool owning_temporary<A> = true;
 
 }  // namespace detail
 
-/// View with its own rank: a tensor_view, anything with view(), Eigen (rank 2), mdspan, xtensor of fixed rank, vectors.
+/// View with its own rank: a tensor_view, anything with view(), Eigen (rank 2), Eigen::Tensor, mdspan, xtensor of fixed
+/// rank, vectors.
 template <class A>
 constexpr auto as_view(A&& a) {
   static_assert(!detail::owning_temporary<A>, "as_view: the view would outlive this temporary; give it a name first");
@@ -146,6 +189,14 @@ constexpr auto as_view(A&& a) {
     return tensor_view<std::remove_pointer_t<decltype(a.data())>, 2>(
         a.data(), {static_cast<index_t>(a.rows()), static_cast<index_t>(a.cols())},
         {static_cast<index_t>(a.rowStride()), static_cast<index_t>(a.colStride())});
+  } else if constexpr (detail::viewable_eigen_tensor<A>) {
+    constexpr int rank = static_cast<int>(std::remove_cvref_t<A>::NumIndices);
+    constexpr bool row_major = int{std::remove_cvref_t<A>::Layout} == 1;  // Eigen::RowMajor
+    const auto shape = [&]<std::size_t... Axis>(std::index_sequence<Axis...>) {
+      return shape_t<rank>{static_cast<index_t>(a.dimension(Axis))...};
+    }(std::make_index_sequence<rank>{});
+    return tensor_view<std::remove_pointer_t<decltype(a.data())>, rank>(
+        a.data(), shape, row_major ? row_major_strides(shape) : detail::column_major_strides(shape));
   } else if constexpr (detail::viewable_mdspan<A>) {
     constexpr int rank = static_cast<int>(std::remove_cvref_t<A>::rank());
     shape_t<rank> shape{}, strides{};
@@ -154,7 +205,8 @@ constexpr auto as_view(A&& a) {
       shape[at] = static_cast<index_t>(a.extent(at));
       strides[at] = static_cast<index_t>(a.stride(at));
     }
-    return tensor_view<std::remove_pointer_t<decltype(a.data_handle())>, rank>(a.data_handle(), shape, strides);
+    using pointer = std::remove_cvref_t<decltype(a.data_handle())>;
+    return tensor_view<std::remove_pointer_t<pointer>, rank>(a.data_handle(), shape, strides);
   } else if constexpr (detail::viewable_xtensor<A>) {
     constexpr int rank = detail::static_rank_of<A>;
     static_assert(rank > 0, "as_view: this array's rank is known at run time only; write as_view<Rank>(array)");
@@ -208,9 +260,9 @@ tensor_view<T, Rank> as_view(A&& a) {
 
 /// Whether as_view accepts the type without naming a rank or element type.
 template <class A>
-concept viewable =
-    detail::viewable_self<A> || detail::viewable_member<A> || detail::viewable_eigen<A> || detail::viewable_mdspan<A> ||
-    (detail::viewable_xtensor<A> && (detail::static_rank_of<A> > 0)) || detail::viewable_range<A>;
+concept viewable = detail::viewable_self<A> || detail::viewable_member<A> || detail::viewable_eigen<A> ||
+                   detail::viewable_eigen_tensor<A> || detail::viewable_mdspan<A> ||
+                   (detail::viewable_xtensor<A> && (detail::static_rank_of<A> > 0)) || detail::viewable_range<A>;
 
 /// Whether as_view gives a view of this rank without naming it.
 template <class A, int Rank>

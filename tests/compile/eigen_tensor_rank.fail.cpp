@@ -1,0 +1,6 @@
+// expect: as_view<Rank>: this type has another rank
+#include <unsupported/Eigen/CXX11/Tensor>
+
+#include <headred/core/as_view.hpp>
+
+auto f(Eigen::Tensor<float, 4>& attention) { return headred::as_view<1>(attention); }
