@@ -110,10 +110,9 @@ inline std::vector<headred::index_t> read_lengths(headred::cpu& be, const std::f
   return lengths;
 }
 
-/// Throws where the last rows of a sentence are zero in every head: padding, of which nobody said so.
+/// Throws where the last rows of a sentence are zero in every head: padding, of which nobody said so. advice: what to do.
 template <class Real>
-void check_not_padded(headred::tensor_view<const Real, 4> maps, const sentence_name& name,
-                      const std::filesystem::path& lengths) {
+void check_not_padded(headred::tensor_view<const Real, 4> maps, const sentence_name& name, const std::string& advice) {
   using headred::index_t;
   const auto zero = [&](index_t row) {
     for (index_t l = 0; l < maps.extent(0); ++l)
@@ -130,7 +129,7 @@ void check_not_padded(headred::tensor_view<const Real, 4> maps, const sentence_n
   throw headred::error(
       name.text() + ": " +
       (first + 1 == rows ? "row " + last + " is" : "rows " + std::to_string(first) + " to " + last + " are") +
-      " zero in every head: give the valid tokens in " + lengths.filename().string());
+      " zero in every head: " + advice);
 }
 
 }  // namespace detail
@@ -142,6 +141,7 @@ template <class Real, class F>
 std::string for_each_sentence(headred::cpu& be, const std::filesystem::path& path, std::optional<double> scale,
                               const F& f) {
   using headred::index_t;
+  const std::string cut = "padding, cut the maps to their tokens";
   if (path.extension() == ".safetensors") {
     const headred::safetensors_file file(path);
     const std::optional<double> stated = file.metadata().contains("scale") ? std::optional(file.scale()) : std::nullopt;
@@ -149,7 +149,9 @@ std::string for_each_sentence(headred::cpu& be, const std::filesystem::path& pat
       const std::string what = "tensor " + in_quotes(tensor.name);
       const double unit = detail::unit_of(tensor.type, scale, stated, path.string(), what);
       const auto maps = file.load<Real, 4>(be, tensor.name, unit);
-      f(maps.view(), index_t{-1}, sentence_name{path.string(), what});
+      const sentence_name name{path.string(), what};
+      detail::check_not_padded<Real>(maps.view(), name, cut);
+      f(maps.view(), index_t{-1}, name);
     }
     return "";
   }
@@ -157,7 +159,9 @@ std::string for_each_sentence(headred::cpu& be, const std::filesystem::path& pat
   const double unit = detail::unit_of(header.type, scale, std::nullopt, path.string(), "the array");
   if (header.rank() == 4) {
     const auto maps = headred::load_npy_as<Real, 4>(be, path, unit);
-    f(maps.view(), index_t{-1}, sentence_name{path.string(), ""});
+    const sentence_name name{path.string(), ""};
+    detail::check_not_padded<Real>(maps.view(), name, cut);
+    f(maps.view(), index_t{-1}, name);
   } else if (header.rank() == 5) {
     const auto maps = headred::load_npy_as<Real, 5>(be, path, unit);
     const std::filesystem::path beside = detail::lengths_file(path);
@@ -166,7 +170,8 @@ std::string for_each_sentence(headred::cpu& be, const std::filesystem::path& pat
     if (known) lengths = detail::read_lengths(be, beside, maps.shape());
     for (index_t s = 0; s < maps.extent(0); ++s) {
       const sentence_name name{path.string(), "sentence " + std::to_string(s)};
-      if (!known) detail::check_not_padded(maps.view()[s], name, beside);
+      if (!known)
+        detail::check_not_padded(maps.view()[s], name, "give the valid tokens in " + beside.filename().string());
       f(maps.view()[s], lengths[static_cast<std::size_t>(s)], name);
     }
     if (known) return "";

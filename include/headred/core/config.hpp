@@ -13,8 +13,9 @@
 #error "headred needs C++20: compile with -std=c++20"
 #endif
 
-#if defined(__FAST_MATH__)
-#error "headred needs IEEE arithmetic (NaN checks, compensated sums): compile without -ffast-math"
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error \
+    "headred needs IEEE arithmetic (NaN checks, compensated sums): compile without -ffast-math and -ffinite-math-only"
 #endif
 
 // Before a loop over a register tile: g++ -O2 would leave it a loop, and the tile in memory. clang unrolls it anyway.
@@ -24,6 +25,7 @@
 #define HEADRED_UNROLL
 #endif
 
+/// The library. What lies in headred::detail is its own and may change with any version.
 namespace headred {
 
 /// Extents, strides and indices: signed, as wide as a pointer.
