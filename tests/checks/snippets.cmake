@@ -1,8 +1,9 @@
 # cmake -DROOT=... -DWORK=... -DCOMPILER=... -DINCLUDES="dir|dir" -P snippets.cmake
-# Every ```cpp block of README.md and docs/*.md compiles. The line before a block may say how:
+# Every ```cpp block of README.md, docs/*.md and docs/tutorials/*.md compiles. The line before a block may say how:
 #   (nothing)          with `int main`: compiled as it is; without: its #includes, then the rest as a function's body
 #   <!-- run -->       linked and run as well; must exit with 0
-#   <!-- continue -->  follows on the blocks before it on the same page, in the same function
+#   <!-- continue -->  follows on the blocks before it on the same page, in the same function; what is continued is compiled
+#                      once, as the whole that it becomes
 #   <!-- fragment -->  not C++ on its own (a signature, an outline): not compiled
 cmake_minimum_required(VERSION 3.22)
 set(flags -std=c++20 -Wall -Wextra)
@@ -16,7 +17,7 @@ set(flags_of_wrapped -Wno-unused-variable -Wno-unused-but-set-variable)
 
 file(REMOVE_RECURSE "${WORK}")
 file(MAKE_DIRECTORY "${WORK}")
-file(GLOB pages "${ROOT}/README.md" "${ROOT}/docs/*.md")
+file(GLOB pages "${ROOT}/README.md" "${ROOT}/docs/*.md" "${ROOT}/docs/tutorials/*.md")
 set(compiled 0)
 set(ran 0)
 set(fragments 0)
@@ -49,6 +50,23 @@ foreach(page IN LISTS pages)
       math(EXPR fragments "${fragments} + 1")
       continue()
     endif()
+    # What comes before the next block that is not a fragment?
+    set(continued FALSE)
+    if(NOT code MATCHES "int main *\\(")
+      set(next_rest "${rest}")
+      while(next_rest MATCHES "(<!-- (run|continue|fragment) -->[ \n]*)?\n```cpp\n")
+        if(CMAKE_MATCH_2 STREQUAL "fragment")
+          string(FIND "${next_rest}" "\n```cpp\n" begin)
+          math(EXPR begin "${begin} + 8")
+          string(SUBSTRING "${next_rest}" ${begin} -1 next_rest)
+          continue()
+        endif()
+        if(CMAKE_MATCH_2 STREQUAL "continue")
+          set(continued TRUE)
+        endif()
+        break()
+      endwhile()
+    endif()
 
     set(extra "")
     if(NOT code MATCHES "int main *\\(")
@@ -70,6 +88,9 @@ foreach(page IN LISTS pages)
         string(PREPEND includes "#include <headred/headred.hpp>\n")
       endif()
       set(code "${includes}\nint main() {\n${body}\n}\n")
+    endif()
+    if(continued)
+      continue()
     endif()
     set(source "${WORK}/${stem}_${number}.cpp")
     file(WRITE "${source}" "${code}\n")

@@ -18,6 +18,7 @@
 
 namespace headred {
 
+/// What a cpu backend is made with.
 struct cpu_options {
   int threads = 0;  ///< threads that work, the caller's included; 0 takes as many as the machine runs at once
 };
@@ -29,12 +30,14 @@ class cpu {
  public:
   using space = host_space;
 
+  /// Starts the threads. Throws argument_error for a number of threads that cannot be.
   explicit cpu(cpu_options options = {})
       : pool_(checked(options.threads)), scratch_(static_cast<std::size_t>(pool_.workers()) + 1) {}
 
   /// Number of threads that work, the caller's included.
   int workers() const noexcept { return pool_.workers(); }
 
+  /// Memory of the backend concept: aligned to 64 bytes; copies are plain copies, nothing is ever under way.
   void* allocate(std::size_t bytes) { return ::operator new(bytes, std::align_val_t{alignment}); }
   void deallocate(void* p, std::size_t) noexcept { ::operator delete(p, std::align_val_t{alignment}); }
   void upload(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }

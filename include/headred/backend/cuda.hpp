@@ -25,6 +25,7 @@ enum class cuda_math {
   tf32,  ///< operands cut to 11 bits, on tensor cores: relative errors of 5e-4 an operand
 };
 
+/// What a cuda backend is made with.
 struct cuda_options {
   int device = -1;                  ///< number of the device; -1: the one that is current in the calling thread
   cudaStream_t stream = nullptr;    ///< borrowed, must outlive the backend; null: one of its own

@@ -24,6 +24,7 @@ class tensor {
   using space = typename Backend::space;
 
   tensor() = default;
+  /// Memory of this shape; zeros on the host, uninitialised on a device. Throws shape_error for an impossible shape.
   tensor(Backend& be, const shape_t<Rank>& shape) : backend_(&be), shape_(shape), bytes_(byte_count(shape)) {
     if (bytes_ == 0) return;
     data_ = static_cast<T*>(be.allocate(bytes_));
@@ -47,6 +48,7 @@ class tensor {
   index_t size() const noexcept { return static_cast<index_t>(bytes_ / sizeof(T)); }
   std::size_t bytes() const noexcept { return bytes_; }
 
+  /// A view of it, valid as long as the tensor.
   tensor_view<T, Rank, space> view() { return {data_, shape_}; }
   tensor_view<const T, Rank, space> view() const { return {data_, shape_}; }
 

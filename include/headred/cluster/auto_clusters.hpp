@@ -12,6 +12,7 @@
 
 namespace headred {
 
+/// Which numbers of clusters are tried, and how labels are made of the spectral vectors.
 struct auto_options {
   index_t min = 2;                           ///< least number of clusters tried, at least 1
   index_t max = 0;                           ///< largest number tried, at most N; 0 stands for N - 1
@@ -45,6 +46,7 @@ inline std::size_t best_point(const std::vector<silhouette_point>& curve) {
 
 }  // namespace detail
 
+/// The best number of clusters and the whole curve. `undefined`: no number in the range has a silhouette.
 struct auto_clusters_result {
   index_t k = 0;                        ///< the best number of clusters
   std::vector<silhouette_point> curve;  ///< every k tried, ascending

@@ -21,6 +21,7 @@
 
 namespace headred {
 
+/// How k-means runs.
 struct kmeans_options {
   index_t count = 0;         ///< number of clusters, 1 to N
   std::uint64_t seed = 0;    ///< of all draws
@@ -28,6 +29,7 @@ struct kmeans_options {
   int max_iterations = 300;  ///< of each start; at least 1
 };
 
+/// The best of all starts.
 struct kmeans_result {
   clustering clusters;
   matrix centres;      ///< (found,D), row c the mean of the points labelled c

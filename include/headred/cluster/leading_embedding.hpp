@@ -15,6 +15,7 @@
 
 namespace headred {
 
+/// How exactly, and for how long, spectral vectors are searched for.
 struct leading_options {
   double tolerance = 1e-9;  ///< residual of every spectral pair
   std::uint64_t seed = 1;   ///< of the search for them

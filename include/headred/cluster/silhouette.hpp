@@ -12,6 +12,7 @@
 
 namespace headred {
 
+/// How well each head lies in its cluster, and their mean.
 struct silhouettes {
   std::vector<double> values;  ///< (N), in [-1,1]; all 0 where undefined
   double mean = 0;             ///< over all heads; 0 where undefined

@@ -23,6 +23,7 @@ namespace headred {
 /// How spectral vectors become labels.
 enum class labelling { cluster_qr, kmeans };
 
+/// How many clusters, and how labels are made of the spectral vectors.
 struct spectral_options {
   index_t count = 0;  ///< number of clusters, 1 to N
   labelling method = labelling::cluster_qr;

@@ -27,6 +27,7 @@ namespace headred {
 /// Every failure is a file_error with the file's name and the system's reason.
 class atomic_file {
  public:
+  /// Opens a temporary file beside the target, links followed. Throws file_error.
   explicit atomic_file(const std::filesystem::path& path) : name_(path.string()), target_(path) {
     std::error_code ignored;
     for (int hops = 0; std::filesystem::is_symlink(target_, ignored); ++hops) {
@@ -125,6 +126,7 @@ inline void write_file_atomically(const std::filesystem::path& path, std::string
   file.write(text);
   file.commit();
 }
+/// The same from a callable that writes.
 template <class WriteTo>
   requires requires(WriteTo& write_to, atomic_file& file) { write_to(file); }
 void write_file_atomically(const std::filesystem::path& path, WriteTo&& write_to) {

@@ -32,6 +32,7 @@ class argument_error : public error {
 /// Positions are -1 where they do not apply.
 class data_error : public error {
  public:
+  /// Where the value is.
   struct position {
     index_t layer = -1;
     index_t head = -1;

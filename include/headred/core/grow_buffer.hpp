@@ -27,6 +27,7 @@ class grow_buffer {
     return *this;
   }
 
+  /// Room for n values; what was there may be lost. Allocates only beyond the most ever asked for.
   T* get(index_t n) {
     if (n > capacity_) {
       if (n > std::numeric_limits<index_t>::max() / static_cast<index_t>(sizeof(T))) throw std::bad_alloc();

@@ -12,6 +12,7 @@ namespace headred {
 /// The three places of a Transformer where attention heads sit; distances between kinds do not exist.
 enum class attention_kind { encoder_self, decoder_self, cross };
 
+/// The name as files and messages write it: "encoder_self".
 constexpr std::string_view to_string(attention_kind kind) noexcept {
   switch (kind) {
     case attention_kind::encoder_self: return "encoder_self";

@@ -29,6 +29,7 @@ class head_layout {
     }
   }
 
+  /// Number of layers, those without heads included.
   index_t layers() const noexcept { return static_cast<index_t>(heads_.size()); }
   /// Number of heads of one layer. Throws argument_error for a layer that is not there.
   index_t heads(index_t layer) const {
@@ -41,12 +42,14 @@ class head_layout {
   /// Number of heads in all.
   index_t size() const noexcept { return first_.empty() ? 0 : first_.back(); }  // empty: moved from
 
+  /// Number of a head among all, layer after layer. Throws argument_error for a head that is not there.
   index_t flat(head_id id) const {
     if (id.layer < 0 || id.layer >= layers() || id.head < 0 || id.head >= heads(id.layer))
       throw argument_error("head (" + std::to_string(id.layer) + "," + std::to_string(id.head) +
                            ") is not in a layout of " + std::to_string(layers()) + " layers");
     return first_[static_cast<std::size_t>(id.layer)] + id.head;
   }
+  /// The head of this number. Throws argument_error for a number outside [0, size()).
   head_id id(index_t flat) const {
     if (flat < 0 || flat >= size())
       throw argument_error("head number " + std::to_string(flat) + " is not in [0," + std::to_string(size()) + ")");

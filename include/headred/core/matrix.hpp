@@ -41,6 +41,7 @@ class matrix {
   const double* data() const noexcept { return values_.data(); }
   double& operator()(index_t i, index_t j) { return values_[static_cast<std::size_t>(i * cols_ + j)]; }
   double operator()(index_t i, index_t j) const { return values_[static_cast<std::size_t>(i * cols_ + j)]; }
+  /// A view of it, valid as long as the matrix.
   tensor_view<double, 2> view() { return {values_.data(), {rows_, cols_}}; }
   tensor_view<const double, 2> view() const { return {values_.data(), {rows_, cols_}}; }
 

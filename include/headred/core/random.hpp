@@ -25,6 +25,7 @@ HEADRED_FUNCTION constexpr std::array<std::uint32_t, 4> philox(std::array<std::u
 /// A stream of random numbers addressed by index: `random_stream{seed, stream}.uniform(i)` is the same wherever it is drawn.
 class random_stream {
  public:
+  /// One stream of a seed; streams of one seed are independent of each other.
   HEADRED_FUNCTION constexpr explicit random_stream(std::uint64_t seed, std::uint64_t stream = 0)
       : seed_(seed), stream_(stream) {}
 

@@ -5,6 +5,7 @@
 
 namespace headred {
 
+/// What the numbers allowed: stands beside a result that is defined in any case.
 enum class status {
   converged,        ///< the result is what was asked for
   not_converged,    ///< an iteration stopped at its limit; the result is its last iterate
@@ -14,6 +15,7 @@ enum class status {
   underdetermined,  ///< fewer observations than unknowns (canonical correlation with T < S)
 };
 
+/// The name of a status.
 constexpr std::string_view to_string(status s) noexcept {
   switch (s) {
     case status::converged: return "converged";

@@ -15,6 +15,7 @@ struct host_space {};
 /// Memory of an accelerator: it can be named, copied and handed to a backend, not read by the CPU.
 struct device_space {};
 
+/// Extents, or strides, one for each axis.
 template <int Rank>
 using shape_t = std::array<index_t, static_cast<std::size_t>(Rank)>;
 
@@ -43,8 +44,10 @@ class tensor_view {
   static constexpr int rank = Rank;
 
   HEADRED_FUNCTION constexpr tensor_view() = default;
+  /// Row-major memory of this shape.
   HEADRED_FUNCTION constexpr tensor_view(T* data, const shape_t<Rank>& shape)
       : data_(data), shape_(shape), strides_(row_major_strides(shape)) {}
+  /// Memory with these strides, counted in elements.
   HEADRED_FUNCTION constexpr tensor_view(T* data, const shape_t<Rank>& shape, const shape_t<Rank>& strides)
       : data_(data), shape_(shape), strides_(strides) {}
   template <class U>

@@ -10,7 +10,7 @@ namespace headred {
 
 /// The context that a kernel receives. A kernel is a trivially copyable struct with
 ///   static constexpr int threads                 threads of a block, whole warps of 32
-///   template <class Block> struct shared         its shared memory: members Block::template array<T, Count>
+///   shared, a template over Block                its shared memory: members `Block::template array<T, Count>`
 ///   operator()(Block&, shared<Block>&) const     what one thread does, HEADRED_FUNCTION
 /// and every thread of a block reaches the same calls of sync(), every lane of a warp the same calls of shuffle_xor().
 ///   thread()                   in [0, threads)

@@ -26,6 +26,7 @@ enum class token_average {
   per_sentence,  ///< the sentences' own means
 };
 
+/// What counts as a token, and what the mean is taken over.
 struct confidence_options {
   end_token end = end_token::excluded;
   token_average average = token_average::pooled;
@@ -162,6 +163,7 @@ class confidence {
     add_to(result, kind);
     return result;
   }
+  /// The same as one kind of a result that is there.
   void add_to(head_scores& result, attention_kind kind) const {
     if (counts_.examples == 0)
       throw argument_error("confidence: no sentence was added (" + std::to_string(counts_.skipped) + " skipped)");

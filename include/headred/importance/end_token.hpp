@@ -13,6 +13,7 @@ enum class end_token {
 
 /// Whether it asks, and whether it may be chosen.
 constexpr bool end_asks(end_token end) { return end == end_token::excluded_as_key || end == end_token::included; }
+/// Whether the end token may be chosen as a key.
 constexpr bool end_is_candidate(end_token end) {
   return end == end_token::excluded_as_query || end == end_token::included;
 }

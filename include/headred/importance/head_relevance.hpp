@@ -85,6 +85,7 @@ class head_relevance {
     add_to(result, kind);
     return result;
   }
+  /// The same as one kind of a result that is there.
   void add_to(head_scores& result, attention_kind kind) const {
     const score_counts seen = counts_.common("head_relevance", "step", layout_);
     std::vector<double> means;

@@ -54,6 +54,7 @@ class head_scores {
 
   /// "confidence", "taylor", ...
   const std::string& criterion() const noexcept { return criterion_; }
+  /// Whether the kind was scored.
   bool contains(attention_kind kind) const noexcept {
     return std::any_of(entries_.begin(), entries_.end(), [&](const entry& e) { return e.kind == kind; });
   }
@@ -69,10 +70,12 @@ class head_scores {
   /// One a head, layer after layer. Lives as long as these scores.
   std::span<const double> of(attention_kind kind) const& { return find(kind).values; }
   std::span<const double> of(attention_kind kind) && = delete;
+  /// The score of one head.
   double value(attention_kind kind, head_id id) const {
     const entry& e = find(kind);
     return e.values[static_cast<std::size_t>(e.heads.flat(id))];
   }
+  /// What the kind's scores rest on.
   const score_counts& counts(attention_kind kind) const { return find(kind).counts; }
 
   friend bool operator==(const head_scores&, const head_scores&) = default;

@@ -281,6 +281,7 @@ checkpoint_state load_checkpoint(const std::filesystem::path& path, trainer<T, B
                                  batch_order& order) {
   return detail::load_checkpoint<T>(path, run, &order);
 }
+/// The same without the place in the data.
 template <class T, host_backend Backend, class Optimizer>
 checkpoint_state load_checkpoint(const std::filesystem::path& path, trainer<T, Backend, Optimizer>& run) {
   return detail::load_checkpoint<T>(path, run, nullptr);

@@ -211,6 +211,7 @@ inline std::vector<conllu_sentence> parse_conllu(std::string_view text, const st
   if (sentences.empty()) throw file_error(file, "holds no sentence");
   return sentences;
 }
+/// The same from a file.
 inline std::vector<conllu_sentence> load_conllu(const std::filesystem::path& path) {
   const mapped_file file(path);
   return parse_conllu(detail::text_of(file), path.string());

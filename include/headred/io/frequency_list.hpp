@@ -20,6 +20,7 @@ namespace headred {
 /// Words and their ranks, 0 for the most frequent.
 class frequency_list {
  public:
+  /// A word and how often it occurs.
   struct entry {
     std::string word;
     std::uint64_t count = 0;
@@ -80,6 +81,7 @@ inline frequency_list parse_frequency_list(std::string_view text, const std::str
   if (entries.empty()) throw file_error(file, "is empty, expected a word and its count a line");
   return frequency_list(std::move(entries));
 }
+/// The same from a file.
 inline frequency_list load_frequency_list(const std::filesystem::path& path) {
   const mapped_file file(path);
   return parse_frequency_list(detail::text_of(file), path.string());

@@ -21,10 +21,12 @@
 
 namespace headred {
 
+/// What a loader passes over.
 struct load_transformer_options {
   bool ignore_extra = false;  ///< pass over tensors that the model has no place for (the head of another task)
 };
 
+/// A model as its files have it.
 template <class T, backend Backend>
 struct loaded_transformer {
   transformer_config config;

@@ -12,6 +12,7 @@
 
 namespace headred {
 
+/// One line: a source and its target.
 struct text_pair {
   std::string source, target;
   friend bool operator==(const text_pair&, const text_pair&) = default;
@@ -36,6 +37,7 @@ inline std::vector<text_pair> parse_parallel_text(std::string_view text, const s
   if (pairs.empty()) throw file_error(file, "is empty, expected a pair a line");
   return pairs;
 }
+/// The same from a file.
 inline std::vector<text_pair> load_parallel_text(const std::filesystem::path& path) {
   const mapped_file file(path);
   return parse_parallel_text(detail::text_of(file), path.string());

@@ -56,14 +56,17 @@ class safetensors_file {
     return names;
   }
 
+  /// Whether the file holds a tensor of this name.
   bool contains(std::string_view name) const { return header_.find(name) != nullptr; }
 
+  /// Type, shape and place of a tensor. Throws file_error for a name that is not in the file.
   const safetensors_info& info(std::string_view name) const {
     const safetensors_info* const found = header_.find(name);
     if (found == nullptr) throw file_error(name_, detail::tensor_text(name) + " is not in the file");
     return *found;
   }
 
+  /// The raw bytes of a tensor, valid as long as the file object. Throws as info.
   std::span<const std::byte> bytes(std::string_view name) const {
     const safetensors_info& t = info(name);
     return bytes_.subspan(header_.data_offset + t.begin, t.end - t.begin);

@@ -240,6 +240,7 @@ class config_reader {
 /// Keys for what a config leaves at its default and its architecture does not need (target, decoder, cross, original,
 /// weights, saved, plan) are left out. Throws argument_error for a number that is not finite.
 inline std::string to_json_text(const transformer_document& document) { return detail::config_writer::write(document); }
+/// The configuration alone, without a plan.
 inline std::string to_json_text(const transformer_config& config) { return to_json_text({config, std::nullopt, ""}); }
 
 /// The document of a JSON text as to_json_text writes it: equal to what was written, to the last bit of every number.

@@ -44,6 +44,7 @@ class vocabulary {
   /// The number of the unknown symbol, if there is one.
   std::optional<std::int32_t> unknown() const noexcept { return unknown_; }
 
+  /// The number of a symbol, if it is there.
   std::optional<std::int32_t> find(const std::string& symbol) const {
     const auto found = ids_.find(symbol);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
@@ -63,6 +64,7 @@ class vocabulary {
     return symbols_[static_cast<std::size_t>(id)];
   }
 
+  /// The numbers of symbols. Throws as id.
   std::vector<std::int32_t> encode(std::span<const std::string> symbols) const {
     std::vector<std::int32_t> ids;
     ids.reserve(symbols.size());
@@ -104,6 +106,7 @@ inline vocabulary parse_vocabulary(std::string_view text, const std::string& fil
   if (symbols.empty()) throw file_error(file, "is empty, expected a symbol a line");
   return vocabulary(std::move(symbols));
 }
+/// The same from a file.
 inline vocabulary load_vocabulary(const std::filesystem::path& path) {
   const mapped_file file(path);
   return parse_vocabulary(detail::text_of(file), path.string());

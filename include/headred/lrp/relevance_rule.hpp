@@ -9,6 +9,7 @@
 
 namespace headred {
 
+/// The formula of a rule, see relevance_rule.
 enum class rule_kind { alpha_beta, epsilon, z_plus, attn, identity };
 
 /// Where the part of an output that no input made (a bias) goes: to all inputs alike, or nowhere, which the ledger
@@ -36,14 +37,19 @@ struct relevance_rule {
   bias_mode bias = bias_mode::spread;
   attention_mode attention = attention_mode::joint;
 
+  /// By sign, rescaled. Throws argument_error unless a + b = 1 and eps is in [1e-30,1].
   static relevance_rule alpha_beta(double a = .5, double b = .5, double eps = 1e-5) {
     relevance_rule r{rule_kind::alpha_beta, a, b, eps};
     r.validate();
     return r;
   }
+  /// By sums with a stabiliser, not rescaled, as all that follow. Throws argument_error for eps outside [1e-30,1].
   static relevance_rule of_epsilon(double eps = 1e-5) { return plain(rule_kind::epsilon, eps); }
+  /// By positive contributions alone.
   static relevance_rule z_plus(double eps = 1e-5) { return plain(rule_kind::z_plus, eps); }
+  /// AttnLRP.
   static relevance_rule attn(double eps = 1e-5) { return plain(rule_kind::attn, eps); }
+  /// What comes out goes in.
   static relevance_rule identity() { return plain(rule_kind::identity, 1e-5); }
 
   /// Throws argument_error unless alpha + beta = 1 and epsilon is in [1e-30,1].

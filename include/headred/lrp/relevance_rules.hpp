@@ -12,8 +12,10 @@
 
 namespace headred {
 
+/// The kinds of op that a rule can be chosen for.
 enum class relevance_op { linear, add, layer_norm, activation, dropout, attention, softmax, select_rows, embedding };
 
+/// The name of a kind of op.
 inline std::string_view to_string(relevance_op op) {
   constexpr std::string_view names[] = {"linear",    "add",     "layer_norm",  "activation", "dropout",
                                         "attention", "softmax", "select_rows", "embedding"};
@@ -75,12 +77,14 @@ class relevance_rules {
     return *this;
   }
 
+  /// The rule of an op: that of its weight, else of its kind, else the one for all.
   const relevance_rule& of(relevance_op op, const void* weight = nullptr) const {
     if (weight != nullptr)
       if (const auto found = by_weight_.find(weight); found != by_weight_.end()) return found->second;
     const auto& rule = by_op_[static_cast<std::size_t>(op)];
     return rule ? *rule : rule_;
   }
+  /// A user's rule for this kind of op, or none.
   const own_rule<T>* own(relevance_op op) const {
     const auto& rule = own_[static_cast<std::size_t>(op)];
     return rule ? &rule : nullptr;

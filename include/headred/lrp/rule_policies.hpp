@@ -7,27 +7,32 @@
 
 namespace headred {
 
+/// By sign: R_i = sum_o R_o (alpha z+_oi / (s+_o + eps) + beta z-_oi / (s-_o - eps)), alpha + beta = 1.
 struct alpha_beta_rule {
   static constexpr rule_kind kind = rule_kind::alpha_beta;
   double alpha = .5, beta = .5, epsilon = 1e-5;
   bias_mode bias = bias_mode::spread;
 };
+/// R_i = sum_o R_o z_oi / (s_o + eps sgn(s_o)).
 struct epsilon_rule {
   static constexpr rule_kind kind = rule_kind::epsilon;
   double epsilon = 1e-5;
   bias_mode bias = bias_mode::spread;
 };
+/// alpha_beta_rule with alpha = 1, beta = 0.
 struct z_plus_rule {
   static constexpr rule_kind kind = rule_kind::z_plus;
   static constexpr double alpha = 1, beta = 0;
   double epsilon = 1e-5;
   bias_mode bias = bias_mode::spread;
 };
+/// AttnLRP: epsilon, half to each factor of a product, softmax by a rule of its own.
 struct attn_rule {
   static constexpr rule_kind kind = rule_kind::attn;
   double epsilon = 1e-5;
   bias_mode bias = bias_mode::spread;
 };
+/// R_i = R_o, for ops whose input and output have one shape.
 struct identity_rule {
   static constexpr rule_kind kind = rule_kind::identity;
 };

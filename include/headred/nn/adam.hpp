@@ -16,6 +16,7 @@
 
 namespace headred {
 
+/// Settings of Adam and AdamW; the names are those of Kingma & Ba (2015).
 struct adam_options {
   double beta1 = .9, beta2 = .999;
   double epsilon = 1e-8;
@@ -174,6 +175,7 @@ class adam {
   const adam_options& options() const noexcept { return options_; }
   /// Steps taken.
   index_t steps() const noexcept { return steps_; }
+  /// Goes on from a checkpoint. Throws argument_error for a negative number.
   void set_steps(index_t steps) {
     if (steps < 0) throw argument_error("adam: " + std::to_string(steps) + " steps, expected at least 0");
     steps_ = steps;

@@ -16,6 +16,7 @@ namespace headred {
 template <backend Backend>
 class arena {
  public:
+  /// A place to rewind to.
   struct mark {
     std::size_t chunk = 0;
     std::size_t used = 0;
@@ -39,7 +40,9 @@ class arena {
     return reinterpret_cast<T*>(p);
   }
 
+  /// Where the memory stands.
   mark here() const noexcept { return position_; }
+  /// Gives back what was taken since.
   void rewind(mark to) noexcept { position_ = to; }
 
   /// Takes all memory back.

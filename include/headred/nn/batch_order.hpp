@@ -21,6 +21,7 @@ struct epoch_position {
   friend bool operator==(const epoch_position&, const epoch_position&) = default;
 };
 
+/// How sentences are put into batches.
 struct batch_options {
   index_t tokens = 4096;   ///< most in one batch; a longer sentence is a batch of its own
   index_t sentences = 0;   ///< most in one batch; 0 is no limit
@@ -44,6 +45,7 @@ inline constexpr std::uint64_t masking_stream = std::uint64_t{3} << 62;
 /// Cost: N log N an epoch; memory is kept.
 class batch_order {
  public:
+  /// Sentences of these lengths, from a place in an earlier order on.
   explicit batch_order(std::vector<index_t> lengths, batch_options options = {}, epoch_position start = {})
       : lengths_(std::move(lengths)), options_(options) {
     if (lengths_.empty()) throw argument_error("batch_order: there is no sentence, expected at least 1");

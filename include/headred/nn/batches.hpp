@@ -93,6 +93,7 @@ inline void fill_causal(training_batch& batch, const corpus& texts, std::span<co
     detail::add_shifted(batch.source, batch.labels, detail::sentence_of("fill_causal", texts, i), begin_id, end_id);
 }
 
+/// How tokens are chosen and hidden, see fill_masked.
 struct masking_options {
   token_id mask_id = 0;    ///< [MASK]
   index_t vocabulary = 0;  ///< random tokens are drawn from [lowest, vocabulary)

@@ -22,6 +22,7 @@ enum class length_penalty {
   gnmt,      ///< ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14)
 };
 
+/// How a beam search runs.
 struct beam_options {
   index_t beam = 4;
   index_t max_length = 0;  ///< tokens of a hypothesis at most, the end token counted; 0: what the positions leave

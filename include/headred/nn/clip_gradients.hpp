@@ -80,6 +80,7 @@ double gradient_norm(Backend& be, const parameter_list<T, Backend>& parameters, 
   for (const double part : partials) sum += part;
   return std::sqrt(sum);
 }
+/// The same with scratch memory of its own.
 template <class T, backend Backend>
 double gradient_norm(Backend& be, const parameter_list<T, Backend>& parameters) {
   std::vector<double> partials;

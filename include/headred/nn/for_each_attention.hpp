@@ -13,6 +13,7 @@
 
 namespace headred {
 
+/// How a model's passes are cut, and who is told.
 struct attention_pass_options {
   index_t batch_tokens = 1024;  ///< source and target tokens of one pass at most, but at least one sentence
   std::function<bool(index_t done)> progress = {};  ///< called before each pass with the sentences done; false ends it

@@ -22,6 +22,7 @@ enum class gate_penalty {
   layer_mean,  ///< the mean over the gated layers of each layer's sum: Voita's code
 };
 
+/// How gates are trained.
 struct gate_options {
   hard_concrete gate = {};  ///< its temperature is the first one if the temperature is learned
   double lambda = 0;        ///< price of an open gate, in nats a token; at least 0

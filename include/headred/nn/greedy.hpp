@@ -10,6 +10,7 @@
 
 namespace headred {
 
+/// How greedy decoding runs.
 struct greedy_options {
   index_t max_length = 0;  ///< tokens of a hypothesis at most, the end token counted; 0: what the positions leave
 };

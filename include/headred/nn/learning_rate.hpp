@@ -14,6 +14,7 @@ namespace headred {
 /// The shape of a schedule after its warm-up.
 enum class decay_kind { constant, noam, linear, cosine };
 
+/// The name of a shape.
 constexpr std::string_view to_string(decay_kind kind) noexcept {
   switch (kind) {
     case decay_kind::constant: return "constant";
@@ -39,6 +40,7 @@ struct learning_rate {
   double lowest = 0;
   friend bool operator==(const learning_rate&, const learning_rate&) = default;
 
+  /// The same rate always, after the warm-up.
   static learning_rate constant(double rate, index_t warm_up = 0) {
     return checked({decay_kind::constant, rate, warm_up, 0, 0});
   }
@@ -51,9 +53,11 @@ struct learning_rate {
     return checked({decay_kind::noam, factor / std::sqrt(static_cast<double>(width) * static_cast<double>(warm_up)),
                     warm_up, 0, 0});
   }
+  /// From `peak` down to `lowest` in a straight line, at step `total`.
   static learning_rate linear(double peak, index_t warm_up, index_t total, double lowest = 0) {
     return checked({decay_kind::linear, peak, warm_up, total, lowest});
   }
+  /// From `peak` down to `lowest` along half a cosine, at step `total`.
   static learning_rate cosine(double peak, index_t warm_up, index_t total, double lowest = 0) {
     return checked({decay_kind::cosine, peak, warm_up, total, lowest});
   }

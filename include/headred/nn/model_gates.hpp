@@ -56,6 +56,7 @@ class model_gates {
     return const_cast<model_gates*>(this)->of(kind, layer);
   }
 
+  /// Begins (with zeros) or stops to collect dLoss/dgate.
   void train(bool on = true) {
     for (auto& [kind, layers] : layers_)
       for (auto& gates : layers) gates.train(*backend_, on && gates.value.size() > 0);

@@ -9,6 +9,7 @@
 
 namespace headred {
 
+/// What a logit starts with.
 enum class start_value {
   one,    ///< relevance 1
   value,  ///< the logit itself

@@ -17,6 +17,7 @@
 
 namespace headred {
 
+/// Whether a tape can be walked back.
 enum class tape_mode {
   inference,  ///< nothing is recorded; memory can be rewound
   recording,  ///< every op is recorded, every activation kept
@@ -54,6 +55,7 @@ class tape {
   using view_type = tensor_view<T, 2, space>;
   using const_view_type = tensor_view<const T, 2, space>;
 
+  /// An empty tape on this backend's memory.
   explicit tape(Backend& be, tape_mode mode = tape_mode::recording)
       : backend_(&be), memory_(be), relevance_memory_(be), mode_(mode) {}
   tape(tape&&) noexcept = default;
@@ -70,6 +72,7 @@ class tape {
     relevance_memory_.clear();
     mode_ = mode;
   }
+  /// The same, in the mode that it is in.
   void clear() { clear(mode_); }
 
   /// A new activation (rows, cols), uninitialised.
@@ -102,6 +105,7 @@ class tape {
     return {at(s).samples, static_cast<std::size_t>(at(s).sample_count)};
   }
 
+  /// An activation, to write and to read; valid until `clear` or `rewind`.
   view_type value(slot s) { return {at(s).value, {at(s).rows, at(s).cols}}; }
   const_view_type input(slot s) const { return {at(s).value, {at(s).rows, at(s).cols}}; }
   index_t rows(slot s) const { return at(s).rows; }
@@ -140,6 +144,7 @@ class tape {
     if (fresh) a.relevance = relevance_memory_.template take<T>(a.rows * a.cols);
     return {a.relevance, {a.rows, a.cols}};
   }
+  /// Whether any relevance has reached this activation.
   bool has_relevance(slot s) const { return at(s).relevance != nullptr; }
   /// Forgets all relevance, so that another start can be set on the same recording.
   void clear_relevance() {
@@ -208,6 +213,7 @@ class tape {
     std::size_t activations = 0;
   };
   mark here() const { return {memory_.here(), activations_.size()}; }
+  /// Throws argument_error on a tape that records.
   void rewind(const mark& to) {
     if (recording()) throw argument_error("tape: rewind of a recording");
     activations_.resize(to.activations);

@@ -11,6 +11,7 @@
 
 namespace headred {
 
+/// Number of a token in a vocabulary.
 using token_id = std::int32_t;
 
 /// Sentences of any lengths without padding. `types`, if not empty, holds the token type of each token.
@@ -19,7 +20,9 @@ struct token_batch {
   std::vector<sequence> sentences;
   std::vector<token_id> types;
 
+  /// Tokens of all sentences.
   index_t tokens() const noexcept { return static_cast<index_t>(ids.size()); }
+  /// Number of sentences.
   index_t size() const noexcept { return static_cast<index_t>(sentences.size()); }
 
   void clear() {

@@ -54,6 +54,7 @@ template <class T, host_backend Backend, class Optimizer = adam<T, Backend>>
   requires optimizer_of<Optimizer, T>
 class trainer {
  public:
+  /// How a trainer takes a step.
   struct options {
     learning_rate rate = {};
     double label_smoothing = 0;
@@ -87,6 +88,7 @@ class trainer {
   /// One step on one batch, or on several whose gradients are added up. Throws argument_error for no label to learn
   /// from, and what the model throws; nothing has changed then.
   step_result step(const training_batch& batch) { return step(std::span(&batch, 1)); }
+  /// The same on several, whose gradients are added up.
   step_result step(std::span<const training_batch> batches) {
     step_result done;
     for (const auto& batch : batches) done.tokens += batch.tokens();

@@ -116,9 +116,11 @@ class transformer {
     }
     throw argument_error("transformer: unknown activation " + std::to_string(static_cast<int>(config_.activation)));
   }
+  /// A layer norm with the model's epsilon.
   slot norm(tape<T, Backend>& t, slot x, norm_weights<T, Backend>& w) {
     return layer_norm(t, x, w.scale, w.shift, static_cast<T>(config_.norm_epsilon));
   }
+  /// Both linears of a layer's feed-forward block and the activation between them.
   slot feed_forward(tape<T, Backend>& t, slot x, layer_weights<T, Backend>& w) {
     return linear(t, activate(t, linear(t, x, w.expand.weight, &w.expand.bias)), w.contract.weight, &w.contract.bias);
   }

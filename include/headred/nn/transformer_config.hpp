@@ -9,12 +9,15 @@
 
 namespace headred {
 
+/// Which stacks a model has.
 enum class architecture {
   encoder,          ///< BERT, ALBERT: hidden states of one sequence
   encoder_decoder,  ///< Marian and the original Transformer
   decoder,          ///< causal, without cross-attention
 };
+/// What stands between the two layers of a feed-forward block.
 enum class activation { relu, gelu, gelu_tanh, silu };
+/// How a token's place enters its embedding.
 enum class positions {
   none,
   learned,
@@ -22,6 +25,7 @@ enum class positions {
   sinusoidal_halves,         ///< all sin, then all cos; positions from 0 (Hugging Face Marian)
   sinusoidal_halves_from_1,  ///< all sin, then all cos; positions from 1, frequencies of tensor2tensor (CTranslate2)
 };
+/// What is made of the last hidden states.
 enum class output_head {
   none,        ///< hidden states only
   projection,  ///< logits = hidden W^T + b
@@ -40,6 +44,7 @@ struct attention_config {
   friend bool operator==(const attention_config&, const attention_config&) = default;
 };
 
+/// Geometry of one layer.
 struct layer_config {
   attention_config self;
   attention_config cross;    ///< used by the decoder of an encoder_decoder alone
@@ -47,6 +52,7 @@ struct layer_config {
   friend bool operator==(const layer_config&, const layer_config&) = default;
 };
 
+/// Geometry of an embedding.
 struct embedding_config {
   index_t vocabulary = 0;
   index_t width = 0;  ///< of the tables; another than the model's means a projection follows (ALBERT)
@@ -95,6 +101,7 @@ struct transformer_config {
   std::int32_t pad_id = 0, begin_id = 1, end_id = 2;  ///< begin_id starts a decoder's target
   friend bool operator==(const transformer_config&, const transformer_config&) = default;
 
+  /// Which parts a model of this kind has.
   bool has_encoder() const noexcept { return kind != architecture::decoder; }
   bool has_decoder() const noexcept { return kind != architecture::encoder; }
   bool has_cross() const noexcept { return kind == architecture::encoder_decoder; }

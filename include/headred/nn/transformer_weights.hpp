@@ -20,6 +20,7 @@ struct linear_weights {
   linear_weights(Backend& be, index_t out, index_t in) : weight(be, {out, in}), bias(be, {out}) {}
 };
 
+/// Weights of a layer norm.
 template <class T, backend Backend>
 struct norm_weights {
   parameter<T, 1, Backend> scale, shift;  // (D)
@@ -43,6 +44,7 @@ struct attention_weights {
         norm(be, width) {}
 };
 
+/// Weights of one layer; what it has not is empty.
 template <class T, backend Backend>
 struct layer_weights {
   attention_weights<T, Backend> self, cross;
@@ -59,6 +61,7 @@ struct layer_weights {
   }
 };
 
+/// Weights of an embedding; what it has not is empty.
 template <class T, backend Backend>
 struct embedding_weights {
   parameter<T, 2, Backend> tokens, positions, types;  // (V,E), (P,E) if learned, (types,E)
@@ -75,6 +78,7 @@ struct embedding_weights {
   }
 };
 
+/// Weights of an output head; what it has not is empty.
 template <class T, backend Backend>
 struct output_weights {
   linear_weights<T, Backend> transform;  // masked-LM head

@@ -17,6 +17,7 @@
 
 namespace headred {
 
+/// How many eigenpairs are searched for, how exactly and for how long.
 struct leading_eigen_options {
   index_t count = 1;        ///< eigenpairs wanted
   double tolerance = 1e-9;  ///< residual |A v - lambda v| of every pair, for |A| about 1
@@ -24,6 +25,7 @@ struct leading_eigen_options {
   std::uint64_t seed = 1;   ///< of the first block of vectors
 };
 
+/// The greatest eigenvalues and their vectors.
 struct leading_eigen_result {
   std::vector<double> values;  ///< (count), descending
   matrix vectors;              ///< (count,N), row j is the unit eigenvector of values[j]

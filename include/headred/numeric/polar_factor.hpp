@@ -62,6 +62,7 @@ inline double norm_product(const matrix& a) {
 
 }  // namespace detail
 
+/// An orthogonal factor and whether it converged.
 struct polar_factor_result {
   matrix factor;  ///< (N,N), orthogonal
   int iterations = 0;

@@ -13,6 +13,7 @@
 
 namespace headred {
 
+/// All eigenvalues and their vectors.
 template <std::floating_point T>
 struct symmetric_eigen_result {
   std::vector<T> values;   ///< (N), ascending

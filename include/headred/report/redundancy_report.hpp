@@ -21,19 +21,23 @@ namespace headred {
 struct redundancy_report {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
+  /// A redundancy matrix by its name.
   struct distance {
     std::string name;
     matrix values;  ///< (N,N), symmetric, in [0,1], 0 = the heads behave alike
   };
+  /// The silhouette for one number of clusters.
   struct curve_point {
     index_t k = 0;  ///< number of clusters
     double mean_silhouette = unknown;
   };
+  /// The mean distance of heads so many layers apart.
   struct gap_point {
     index_t gap = 0;  ///< layers between the two heads
     double mean = unknown;
     double low = unknown, high = unknown;  ///< bootstrap interval of the mean
   };
+  /// Mean distances by difference of layers, of one distance.
   struct gap_curve {
     std::string name;
     std::vector<gap_point> points;
@@ -45,6 +49,7 @@ struct redundancy_report {
     matrix p_value;          ///< Mantel permutation test, in [0,1]
     matrix mean_difference;  ///< mean absolute difference, at least 0
   };
+  /// A line of the settings.
   struct entry {
     std::string key, value;
   };

@@ -26,6 +26,7 @@ inline constexpr int native_vector_bytes = 32;
 inline constexpr int native_vector_bytes = 16;
 #endif
 
+/// Numbers of type T in one such register.
 template <class T>
 inline constexpr int native_lanes = native_vector_bytes / static_cast<int>(sizeof(T));
 

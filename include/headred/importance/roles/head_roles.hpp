@@ -27,6 +27,7 @@ struct head_roles {
   head_layout layout;
   std::vector<head_role> roles;
 
+  /// Adds what an accumulator has found.
   void append(std::vector<head_role> more) {
     for (head_role& role : more) roles.push_back(std::move(role));
   }

@@ -13,6 +13,7 @@ namespace headred {
 class key_targets {
  public:
   index_t queries() const noexcept { return static_cast<index_t>(first_.size()) - 1; }
+  /// The keys of a query; valid until the next change.
   std::span<const index_t> of(index_t query) const {
     const auto begin = static_cast<std::size_t>(first_[static_cast<std::size_t>(query)]);
     const auto end = static_cast<std::size_t>(first_[static_cast<std::size_t>(query) + 1]);

@@ -12,6 +12,7 @@
 
 namespace headred {
 
+/// When a head counts as positional.
 struct positional_options {
   end_token end = end_token::excluded;
   verdict_rule rule{.threshold = .9};
@@ -81,6 +82,7 @@ class positional_heads {
         if (count(id, o) > count(id, best)) best = o;
     return best;
   }
+  /// How much speaks for a head that looks this far away.
   role_evidence evidence(head_id id, index_t offset) const {
     return judge(count(id, offset), tokens(id), options_.rule);
   }

@@ -10,6 +10,7 @@
 
 namespace headred {
 
+/// Which tokens of a sentence count as rare.
 struct rare_token_options {
   index_t rarest = 1;           ///< 1: the rarest token; 2: the two rarest; ...
   index_t most_frequent = 500;  ///< sentences whose rarest token is among so many are not asked

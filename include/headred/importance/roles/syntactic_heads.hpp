@@ -13,12 +13,15 @@
 
 namespace headred {
 
+/// Which of two related words is asked.
 enum class dependency_direction { dependent_to_head, head_to_dependent };
 
+/// The name of a direction.
 constexpr std::string_view to_string(dependency_direction d) noexcept {
   return d == dependency_direction::dependent_to_head ? "dependent_to_head" : "head_to_dependent";
 }
 
+/// Which relations are counted, and when a head counts as syntactic.
 struct syntactic_options {
   std::vector<std::string> relations{"nsubj", "obj", "amod", "advmod"};
   word_policy words = word_policy::word_mean_sum_words_only;
@@ -103,6 +106,7 @@ class syntactic_heads {
     unaligned_ += other.unaligned_;
   }
 
+  /// What one head came to for one relation and direction.
   struct result {
     role_evidence evidence;       ///< count = hits, tokens = pairs, threshold = baseline + .1
     index_t baseline_offset = 0;  ///< 0 without a pair

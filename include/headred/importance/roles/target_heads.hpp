@@ -14,6 +14,7 @@
 
 namespace headred {
 
+/// When a head has the role that its targets stand for.
 struct target_options {
   end_token end = end_token::included;
   verdict_rule rule{.threshold = .5};

@@ -14,6 +14,7 @@ namespace headred {
 /// Whether a head has a role; too_few: fewer tokens speak than the least number asked for.
 enum class verdict { no, yes, too_few };
 
+/// The name of a verdict.
 constexpr std::string_view to_string(verdict v) noexcept {
   switch (v) {
     case verdict::no: return "no";
@@ -23,6 +24,7 @@ constexpr std::string_view to_string(verdict v) noexcept {
   return "unknown";
 }
 
+/// An interval of shares, in [0,1].
 struct share_interval {
   double low = 0, high = 1;
 };

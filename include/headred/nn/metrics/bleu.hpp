@@ -15,6 +15,7 @@
 
 namespace headred {
 
+/// How BLEU is counted; the defaults are sacreBLEU's.
 struct bleu_options {
   bool lowercase = false;        ///< compare without regard to case
   bool effective_order = false;  ///< average over the run lengths that the hypothesis has: for single sentences
@@ -28,6 +29,7 @@ struct bleu_counts {
   index_t reference_length = 0;
 };
 
+/// A BLEU score and its parts.
 struct bleu_score {
   double score = 0;                    ///< in [0,100]
   std::array<double, 4> precisions{};  ///< in [0,100], smoothed

@@ -11,6 +11,7 @@
 
 namespace headred {
 
+/// What a masked language model said at one hidden token.
 struct masked_prediction {
   double nats = 0;    ///< -ln p(the true token)
   token_id best = 0;  ///< the most probable token, the lowest of equals

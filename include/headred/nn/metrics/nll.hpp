@@ -19,6 +19,7 @@ struct nll_sum {
   index_t tokens = 0;      ///< that were predicted, end tokens included
   index_t characters = 0;  ///< as the caller counts them
 
+  /// Nats a token.
   double per_token() const { return nats / counted(tokens); }
   double per_character() const { return nats / counted(characters); }
   /// e^per_token, in [1,infinity).
