@@ -67,9 +67,9 @@ class head_scores {
   /// The rest throw argument_error for a kind, or head, that was not scored.
   const head_layout& layout(attention_kind kind) const& { return find(kind).heads; }
   head_layout layout(attention_kind kind) && { return find(kind).heads; }
-  /// One a head, layer after layer. Lives as long as these scores.
+  /// One a head, layer after layer; of scores that are about to end a copy.
   std::span<const double> of(attention_kind kind) const& { return find(kind).values; }
-  std::span<const double> of(attention_kind kind) && = delete;
+  std::vector<double> of(attention_kind kind) && { return find(kind).values; }
   /// The score of one head.
   double value(attention_kind kind, head_id id) const {
     const entry& e = find(kind);
