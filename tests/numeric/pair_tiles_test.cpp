@@ -38,7 +38,7 @@ void check_tiles(index_t keys, index_t heads, double limit) {
     for (index_t h = 0; h < columns; ++h) {
       const long double x = at(k, h);
       table[static_cast<std::size_t>(k / hr::detail::entropy_terms::chunk * columns + h)] +=
-          static_cast<T>(x > 0 ? x * std::log2(x) : 0);
+          static_cast<T>(x > 0 ? x * (std::log2(x) + hr::detail::entropy_terms::shift) : 0);
     }
   hr::detail::pair_tiles<hr::detail::product_terms, T>(slab.data(), nullptr, keys, columns, out.data());
   for (index_t i = 0; i < heads; ++i)

@@ -105,7 +105,7 @@ class checkpoint_metadata {
   const safetensors_file& file_;
 };
 
-/// Throws file_error with the first lines in which two texts differ.
+/// Throws file_error with the first fields in which two texts differ.
 inline void require_same_model(const std::string& file, std::string_view found, std::string_view expected) {
   const auto line = [](std::string_view& text) {
     const auto end = std::min(text.find('\n'), text.size());
@@ -115,8 +115,18 @@ inline void require_same_model(const std::string& file, std::string_view found, 
     return first;
   };
   while (!found.empty() || !expected.empty()) {
-    const std::string_view a = line(found), b = line(expected);
+    std::string_view a = line(found), b = line(expected);
     if (a == b) continue;
+    // from the field on in which they differ: a line may hold a layer
+    std::size_t same = 0;
+    while (same < std::min(a.size(), b.size()) && a[same] == b[same]) ++same;
+    const std::size_t field = a.substr(0, same).find_last_of(",{");
+    if (field != std::string_view::npos) {
+      a.remove_prefix(field + 1);
+      b.remove_prefix(field + 1);
+      a.remove_prefix(std::min(a.find_first_not_of(' '), a.size()));
+      b.remove_prefix(std::min(b.find_first_not_of(' '), b.size()));
+    }
     const auto plain = [](std::string_view json) {
       std::string text(json.substr(0, json.ends_with(',') ? json.size() - 1 : json.size()));
       std::erase(text, '"');
