@@ -148,7 +148,8 @@ TEST_SUITE("tool") {
         with(small, {"--lambda", "0.1", "--runs", (folder / "runs").string(), "--out", (folder / "out").string()});
     auto longer = words;
     longer[9] = "100000";  // updates
-    const outcome o = run_shell("timeout -s INT 2 " + command(longer));
+    // without --foreground timeout sends the signal twice, and the second one kills
+    const outcome o = run_shell("timeout --foreground -s INT 2 " + command(longer));
     CHECK(o.code != 0);
     CHECK(o.err == "gated_pruning: interrupted, nothing was written\n");
     CHECK(!fs::exists(folder / "out"));

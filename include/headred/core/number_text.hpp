@@ -13,4 +13,11 @@ inline std::string number_text(double x) {
   return {text, end};
 }
 
+/// The same to so many significant digits, for people.
+inline std::string number_text(double x, int digits) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::general, digits).ptr;
+  return {text, end};
+}
+
 }  // namespace headred

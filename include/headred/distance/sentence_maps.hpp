@@ -319,7 +319,7 @@ class sentence_maps {
                        " (or a row of zeros)";
     for (index_t k = 0; k < keys_; ++k)
       if (!std::isfinite(row[k]) || row[k] < 0) {
-        what = "key " + std::to_string(k) + " is " + number_text(row[k]) + ", expected a number >= 0";
+        what = "key " + std::to_string(k) + " is " + number_text(row[k], 6) + ", expected a number >= 0";
         break;
       }
     throw data_error("attention: " + what, {id.layer, id.head, t});
