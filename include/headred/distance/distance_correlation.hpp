@@ -76,15 +76,15 @@ bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_s
           return row_place{h, t + l};
         },
         rows, slab + t, columns, [&](int) { any_zero_row = true; });
-    for (int l = 0; l < lanes; ++l) sums[t + l] = l < count ? sum[l] : 0;
+    sum.store_to(sums + t);
+    for (int l = count; l < lanes; ++l) sums[t + l] = 0;
   }
   Real* const row_0 = rows;
   for (index_t k = 0; k < keys; ++k) row_0[k] = slab[k * columns];
   const double sum_0 = sums[0];
-  double size = 0;
+  sums_of_rows sizes;
   for (index_t t = 0; t < columns; t += lanes) {
-    sums_of_rows sum;
-    for (int l = 0; l < lanes; ++l) sum.set(l, sums[t + l]);
+    const auto sum = sums_of_rows::load_from(sums + t);
     const vec unit = sum.reciprocal().narrow();  // 0 beyond the last token
     const column_block<Real> block{slab + t, columns, keys};
     const auto [squares, differences] = block.template sums_at<2>([&](index_t k, const vec& x, vec* total) {
@@ -92,7 +92,7 @@ bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_s
       total[0] += scaled * scaled;
       total[1] += x - broadcast<vec>(row_0[k]);
     });
-    for (int l = 0; l < lanes; ++l) size += squares[l];
+    sizes = sizes.map([](const doubles& a, const doubles& b) { return a + b; }, squares);
     // of a row of zeros the entries do not tell the sum, which is 1
     const vec change = (any_zero_row ? sum.map([&](const doubles& s) { return (s - sum_0) / sum_0; })
                                      : differences.map([&](const doubles& d) { return d / sum_0; }))
@@ -102,6 +102,8 @@ bool centred_head(const sentence_maps& maps, index_t h, bool unbiased, centred_s
       return ((x - own) - own * change) * unit;
     });
   }
+  double size = 0;
+  for (int l = 0; l < lanes; ++l) size += sizes[l];
   return centred_slab(tokens, keys, size, unbiased, scratch, vector);
 }
 

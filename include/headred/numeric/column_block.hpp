@@ -25,6 +25,14 @@ struct lane_doubles {
     for (int p = 0; p < parts; ++p) store_converted(lane + p * wide, part[p]);
     return load<vec>(lane);
   }
+  HEADRED_INLINE void store_to(double* to) const {
+    for (int p = 0; p < parts; ++p) store(to + p * wide, part[p]);
+  }
+  HEADRED_INLINE static lane_doubles load_from(const double* from) {
+    lane_doubles y;
+    for (int p = 0; p < parts; ++p) y.part[p] = load<doubles>(from + p * wide);
+    return y;
+  }
   HEADRED_INLINE double operator[](int lane) const { return part[lane / wide][lane % wide]; }
   HEADRED_INLINE void set(int lane, double value) { part[lane / wide][lane % wide] = value; }
   /// f of each part (and of those of others).
