@@ -13,7 +13,3 @@ headred_add_program(tests_decoding_allocation nn/decoding_allocation.cpp)
 target_include_directories(tests_decoding_allocation PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 add_test(NAME nn.decoding_allocation COMMAND tests_decoding_allocation)
 set_tests_properties(nn.decoding_allocation PROPERTIES TIMEOUT 300 LABELS cpu)
-if(NOT MSVC)
-  target_compile_options(tests_training_allocation PRIVATE $<$<CONFIG:Release>:-O1>)  # as the tests above the kernels
-  target_compile_options(tests_decoding_allocation PRIVATE $<$<CONFIG:Release>:-O1>)
-endif()
