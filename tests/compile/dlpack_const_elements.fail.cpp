@@ -1,28 +1,8 @@
 // expect: to_dlpack: DLPack has no const elements
-#include <cstdint>
-#include <utility>
-
 #include <headred/backend/cpu.hpp>
 #include <headred/backend/tensor.hpp>
 #include <headred/interop/dlpack.hpp>
 
-struct dl_tensor_t {
-  void* data;
-  struct {
-    int device_type, device_id;
-  } device;
-  std::int32_t ndim;
-  struct {
-    std::uint8_t code, bits;
-    std::uint16_t lanes;
-  } dtype;
-  std::int64_t *shape, *strides;
-  std::uint64_t byte_offset;
-};
-struct managed_t {
-  dl_tensor_t dl_tensor;
-  void* manager_ctx;
-  void (*deleter)(managed_t*);
-};
+#include "dlpack_structs.hpp"
 
 auto f(headred::tensor_view<const float, 2> v) { return headred::to_dlpack<managed_t>(v); }
