@@ -4,12 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <headred/backend/cpu.hpp>
 #include <headred/core/random.hpp>
+#include <headred/nn/batches.hpp>
 #include <headred/nn/training_step.hpp>
 
 namespace training_test {
@@ -90,6 +92,15 @@ inline hr::corpus small_corpus(hr::index_t count, hr::index_t vocabulary, std::u
     all.push_back(sentence);
   }
   return all;
+}
+
+/// A batch for small_config: `count` pairs of sentences, at most 7 positions.
+inline hr::training_batch small_batch(hr::index_t count, std::uint64_t seed) {
+  std::vector<hr::index_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), hr::index_t{0});
+  hr::training_batch batch;
+  hr::fill_pairs(batch, small_corpus(count, 11, seed), small_corpus(count, 13, seed + 1), all, 1, 2);
+  return batch;
 }
 
 /// All values of all parameters, one after the other.

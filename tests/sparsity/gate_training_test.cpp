@@ -18,20 +18,13 @@
 namespace hr = headred;
 using hr::attention_kind;
 using training_test::seeded_model;
+using training_test::small_batch;
 using training_test::small_config;
 
 namespace {
 
 template <class T>
 using gates_of = hr::gate_training<T, hr::cpu>;
-
-/// A batch for small_config.
-hr::training_batch small_batch(std::uint64_t seed) {
-  const auto sources = training_test::small_corpus(6, 11, seed), targets = training_test::small_corpus(6, 13, seed + 1);
-  hr::training_batch batch;
-  hr::fill_pairs(batch, sources, targets, std::vector<hr::index_t>{0, 1, 2, 3, 4, 5}, 1, 2);
-  return batch;
-}
 
 /// Everything of a run on the translation grammar: a small model trained for a while, then with gates.
 struct grammar_run {
@@ -129,7 +122,7 @@ TEST_SUITE("sparsity") {
         found.push_back(gates.log_temperature().gradient(0));
       };
       hr::trainer<double, hr::cpu> trainer(model, optimizer, std::move(o));
-      const auto batch = small_batch(7);
+      const auto batch = small_batch(6, 7);
       gates.step(trainer, batch);
       REQUIRE(found.size() == static_cast<std::size_t>(gates.size()) + 1);
       REQUIRE(gates.size() == 4 + 6 + 6);
@@ -232,7 +225,7 @@ TEST_SUITE("sparsity") {
       hr::trainer<float, hr::cpu> trainer(model, optimizer, std::move(o));
       hr::batch_order order({3, 4, 5, 6}, {.tokens = 8});
       if (load) hr::load_checkpoint(file, trainer, order);
-      for (int s = from; s < to; ++s) gates.step(trainer, small_batch(static_cast<std::uint64_t>(s)));
+      for (int s = from; s < to; ++s) gates.step(trainer, small_batch(6, static_cast<std::uint64_t>(s)));
       hr::save_checkpoint(file, trainer, order);
       std::vector<float> all = training_test::all_values(model.weights());
       for (const auto kind : gates.options().kinds)

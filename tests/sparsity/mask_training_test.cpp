@@ -15,20 +15,13 @@
 namespace hr = headred;
 using hr::attention_kind;
 using training_test::seeded_model;
+using training_test::small_batch;
 using training_test::small_config;
 
 namespace {
 
 template <class T>
 using masks_of = hr::mask_training<T, hr::cpu>;
-
-/// A batch for small_config: at most 7 positions.
-hr::training_batch small_batch(std::uint64_t seed) {
-  const auto sources = training_test::small_corpus(4, 11, seed), targets = training_test::small_corpus(4, 13, seed + 1);
-  hr::training_batch batch;
-  hr::fill_pairs(batch, sources, targets, std::vector<hr::index_t>{0, 1, 2, 3}, 1, 2);
-  return batch;
-}
 
 /// Texts of `vocabulary` tokens in which every token is to be answered by the one before it, the first by 0.
 struct echo_task {
@@ -57,7 +50,7 @@ TEST_SUITE("sparsity") {
   TEST_CASE("mask_training: the gradient of a and temperature through a whole model, by 4-point differences") {
     hr::cpu be{{.threads = 2}};
     auto model = seeded_model<double>(be, small_config());
-    const auto batch = small_batch(7);
+    const auto batch = small_batch(4, 7);
     for (int variant = 0; variant < 8; ++variant) {
       CAPTURE(variant);
       const bool unstructured = variant % 2 == 1, expected = variant / 2 % 2 == 1, apart = variant / 4 == 1;
@@ -217,7 +210,7 @@ TEST_SUITE("sparsity") {
       hr::trainer<float, hr::cpu> trainer(model, optimizer, std::move(o));
       hr::batch_order order({3, 4, 5, 6}, {.tokens = 8});
       if (load) hr::load_checkpoint(file, trainer, order);
-      for (int s = from; s < to; ++s) masks.step(trainer, small_batch(static_cast<std::uint64_t>(s)));
+      for (int s = from; s < to; ++s) masks.step(trainer, small_batch(4, static_cast<std::uint64_t>(s)));
       hr::save_checkpoint(file, trainer, order);
       std::vector<float> all = training_test::all_values(model.weights());
       for (const auto kind : masks.options().kinds)
