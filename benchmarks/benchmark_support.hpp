@@ -97,11 +97,13 @@ double multiply_add_limit() {
   static const double rate = [] {
     constexpr int lanes = headred::native_lanes<Real>, chains = 12, steps = 100000;
     using vec = headred::detail::pack<Real, lanes>;
-    Real factor = Real(.999), term = Real(.5), begin[chains];
-    for (int c = 0; c < chains; ++c) begin[c] = static_cast<Real>(c);  // equal chains would be computed once
-    benchmark::DoNotOptimize(factor);
-    benchmark::DoNotOptimize(term);
-    benchmark::DoNotOptimize(begin);
+    // volatile: not known to the compiler, and read as written (g++ may lose what DoNotOptimize leaves to a register)
+    const volatile Real hidden_factor = Real(.999), hidden_term = Real(.5);
+    volatile Real hidden_begin[chains];
+    for (int c = 0; c < chains; ++c) hidden_begin[c] = static_cast<Real>(c);  // equal chains would be computed once
+    const Real factor = hidden_factor, term = hidden_term;
+    Real begin[chains];
+    for (int c = 0; c < chains; ++c) begin[c] = hidden_begin[c];
     return best_rate(double(lanes) * chains * steps, [=] {
       const vec f = headred::detail::broadcast<vec>(factor), t = headred::detail::broadcast<vec>(term);
       vec sum[chains];  // local, so that it stays in registers

@@ -13,6 +13,7 @@
 #include <headred/numeric/centred_distances.hpp>
 #include <headred/numeric/pair_tiles.hpp>
 #include <headred/numeric/vector_loops.hpp>
+#include <headred/simd/lane_total.hpp>
 #include <headred/simd/transpose.hpp>
 
 namespace headred {
@@ -171,11 +172,23 @@ struct distance_correlation {
       out(i, i) = 0;
       constexpr int wide = native_lanes<double>;
       using doubles = pack<double, wide>;
+      const doubles least = broadcast<doubles>(lowest<Real>), most = broadcast<doubles>(1 - close_limit);
+      const doubles none{}, one = broadcast<doubles>(1.);
+      doubles lane{};
+      for (int l = 0; l < wide; ++l) lane[l] = l;
       for (index_t begin = (i + 1) / wide * wide; begin < heads; begin += wide) {
         const doubles product = load<doubles>(products + begin);
         double fast[wide];
         store(fast, unbiased ? 1. - product : 1. - sqrt_of<wide>(product));
-        for (index_t j = std::max(begin, i + 1); j < std::min(begin + wide, heads); ++j) {
+        const index_t first = std::max(begin, i + 1), end = std::min(begin + wide, heads);
+        const doubles i_lane = broadcast<doubles>(static_cast<double>(i - begin));  // before it, and at it, is no pair
+        const doubles in_doubt = select_less(least, product, select_less(product, most, none, one), one);
+        if (!any_zero && end == begin + wide &&
+            lane_total<double, wide>(select_less(i_lane, lane, in_doubt, none)) == 0) {
+          for (index_t j = first; j < end; ++j) out(i, j) = out(j, i) = fast[j - begin];
+          continue;
+        }
+        for (index_t j = first; j < end; ++j) {
           double d = fast[j - begin];
           const bool zero_j = any_zero && work.zero[static_cast<std::size_t>(j)] != 0;
           if (zero_i || zero_j) {
