@@ -155,21 +155,22 @@ class cpu {
       return;
     }
     // A task that multiplies works alone in scratch memory of its worker; calls from outside take turns.
-    const auto bytes = static_cast<index_t>(sizeof(T)) * detail::packed_gemm<T>::panel_elements(g);
+    const detail::packed_gemm<T> product(g, small || worker >= 0 ? 1 : pool_.workers());
+    const index_t bytes = static_cast<index_t>(sizeof(T)) * product.scratch();
     const auto serial = [](index_t n, const auto& f) {
       for (index_t i = 0; i < n; ++i) f(i, 0);
     };
     if (worker >= 0) {
       auto& memory = scratch_[static_cast<std::size_t>(worker) + 1];
-      detail::packed_gemm<T>::multiply(g, reinterpret_cast<T*>(memory.get(bytes)), serial);
+      product.multiply(reinterpret_cast<T*>(memory.get(bytes)), serial);
       return;
     }
     const std::lock_guard turn(gemm_turn_);
     T* const memory = reinterpret_cast<T*>(scratch_[0].get(bytes));
     if (small)
-      detail::packed_gemm<T>::multiply(g, memory, serial);
+      product.multiply(memory, serial);
     else
-      detail::packed_gemm<T>::multiply(g, memory, [&](index_t n, const auto& f) { pool_.run(n, f); });
+      product.multiply(memory, [&](index_t n, const auto& f) { pool_.run(n, f); });
   }
 
   detail::thread_pool pool_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <thread>
 
@@ -113,87 +112,76 @@ void gemm_tile_product(const T* a, const T* b, index_t depth, T beta, const T* r
     }
 }
 
-/// Packed products for a pool of workers. The partition follows the shapes alone, and each entry of C is summed in one
-/// order, so results do not depend on how many workers there are. Packing and multiplying are tasks of one run: tasks
-/// are handed out in order, so when one waits for the panels, others are already packing them.
+/// A packed product for a pool of workers: A is packed as a whole; then each task packs a strip of B, which stays in its
+/// second-level cache, and multiplies. Each entry of C is summed in an order that depends on the depth alone, so that
+/// results do not depend on how many workers there are, though the strips do.
 template <class T>
 class packed_gemm {
+  using tile = gemm_tile<T>;
+
  public:
-  /// Scratch memory in elements that `run` needs for these operands.
-  static index_t panel_elements(const gemm_operands<T>& g) {
-    using tile = gemm_tile<T>;
-    return blocks(g.m, tile::rows) * tile::rows * g.k + blocks(g.n, tile::cols) * tile::cols * g.k;
+  packed_gemm(const gemm_operands<T>& g, int workers) : g_(g), workers_(workers) {
+    const index_t wanted = workers == 1 ? 1 : 3 * index_t{workers};  // tasks
+    a_panels_ = blocks(g.m, tile::rows);
+    b_panels_ = blocks(g.n, tile::cols);
+    slice_ = std::min(g.k, slice_depth);
+    const index_t most = std::max<index_t>(1, strip_elements / (slice_ * tile::cols));
+    strips_ = blocks(b_panels_, std::clamp(b_panels_ / wanted, std::min<index_t>(3, most), most));
+    row_blocks_ = std::min(blocks(wanted, strips_), blocks(a_panels_, block_panels));
+    a_group_ = std::max<index_t>(1, group_elements / (tile::rows * g.k));
+    a_tasks_ = blocks(a_panels_, a_group_);
   }
 
-  /// `run(count, f)` must hand out tasks in order.
+  /// Memory that `multiply` needs, in elements.
+  index_t scratch() const { return a_size() + workers_ * strip_size(); }
+
+  /// `run(count, f)` must hand out tasks f(task, worker) in order: when one waits for A, others are already packing it.
   template <class Run>
-  static void multiply(const gemm_operands<T>& g, T* scratch, Run&& run) {
-    using tile = gemm_tile<T>;
-    const index_t a_panels = blocks(g.m, tile::rows), b_panels = blocks(g.n, tile::cols);
-    T* const a = scratch;
-    T* const b = scratch + a_panels * tile::rows * g.k;
-    const index_t a_group = std::max<index_t>(1, pack_elements / (tile::rows * g.k)),
-                  b_group = std::max<index_t>(1, pack_elements / (tile::cols * g.k));
-    const index_t a_tasks = blocks(a_panels, a_group);
-    // B in chunks that are still in the second-level cache when they are multiplied
-    const index_t chunks = std::min({max_chunks, b_panels, blocks(b_panels * tile::cols * g.k, chunk_elements)});
-    const index_t chunk_panels = blocks(b_panels, chunks);
-    const index_t b_tasks = blocks(chunk_panels, b_group);
-    // blocks of about 112 x 256 entries of C
-    const index_t m_blocks = blocks(a_panels, 8), n_blocks = blocks(chunk_panels, 8);
-    const index_t chunk_tasks = b_tasks + m_blocks * n_blocks;
-    std::array<std::atomic<index_t>, max_chunks + 1> packed{};
-    const auto wait = [&packed](index_t which, index_t count) {
-      while (packed[static_cast<std::size_t>(which)].load(std::memory_order_acquire) < count) std::this_thread::yield();
+  void multiply(T* scratch, Run&& run) const {
+    std::atomic<index_t> packed{0};
+    const auto wait = [&packed, this] {
+      while (packed.load(std::memory_order_acquire) < a_tasks_) std::this_thread::yield();
     };
-    run(a_tasks + chunks * chunk_tasks, [&](index_t task, int) {
-      if (task < a_tasks) {
-        pack_group(g.a, g.m, g.k, tile::rows, g.alpha, a, task * a_group, std::min(a_panels, (task + 1) * a_group));
-        packed[max_chunks].fetch_add(1, std::memory_order_release);
+    run(a_tasks_ + strips_ * row_blocks_, [&](index_t task, int worker) {
+      if (task < a_tasks_) {
+        pack_group(g_.a, g_.m, g_.k, tile::rows, g_.alpha, scratch, a_panels_,
+                   {task * a_group_, std::min(a_panels_, (task + 1) * a_group_)});
+        packed.fetch_add(1, std::memory_order_release);
         return;
       }
-      const index_t chunk = (task - a_tasks) / chunk_tasks, step = (task - a_tasks) % chunk_tasks;
-      const range panels{std::min(b_panels, chunk * chunk_panels), std::min(b_panels, (chunk + 1) * chunk_panels)};
-      if (step < b_tasks) {
-        const index_t first = panels.begin + step * b_group;
-        pack_group({g.b.data, g.b.column, g.b.row}, g.n, g.k, tile::cols, T(1), b, first,
-                   std::min(panels.end, first + b_group));
-        packed[static_cast<std::size_t>(chunk)].fetch_add(1, std::memory_order_release);
-        return;
-      }
-      wait(max_chunks, a_tasks);
-      wait(chunk, b_tasks);
-      const index_t mb = (step - b_tasks) / n_blocks, nb = (step - b_tasks) % n_blocks;
-      const index_t count = panels.end - panels.begin;
-      multiply_block(g, a, b, {a_panels * mb / m_blocks, a_panels * (mb + 1) / m_blocks},
-                     {panels.begin + count * nb / n_blocks, panels.begin + count * (nb + 1) / n_blocks});
+      const index_t strip = (task - a_tasks_) / row_blocks_, block = (task - a_tasks_) % row_blocks_;
+      multiply_strip(scratch, scratch + a_size() + worker * strip_size(),
+                     {a_panels_ * block / row_blocks_, a_panels_ * (block + 1) / row_blocks_},
+                     {b_panels_ * strip / strips_, b_panels_ * (strip + 1) / strips_}, wait);
     });
   }
 
  private:
-  static constexpr index_t pack_elements = 1 << 15, chunk_elements = (1 << 20) / index_t{sizeof(T)}, max_chunks = 32;
+  static constexpr index_t group_elements = 1 << 15, strip_elements = (1 << 19) / index_t{sizeof(T)};
+  static constexpr index_t slice_depth = 3 * tile::depth, block_panels = 8;  // C in blocks of about 112 rows
   struct range {
     index_t begin, end;
   };
 
   static index_t blocks(index_t n, index_t size) { return (n + size - 1) / size; }
+  index_t a_size() const { return a_panels_ * tile::rows * g_.k; }
+  index_t strip_size() const { return blocks(b_panels_, strips_) * tile::cols * slice_; }
 
-  // panels lie depth block by depth block: [depth block][panel][k][width]
+  // Some of `panels` panels, which lie depth block by depth block: [depth block][panel][k][width].
   static void pack_group(strided_matrix<T> from, index_t count, index_t depth, index_t width, T scale, T* to,
-                         index_t begin, index_t end) {
-    const index_t panels = blocks(count, width);
-    for (index_t k = 0; k < depth; k += gemm_tile<T>::depth) {
-      const index_t kd = std::min(gemm_tile<T>::depth, depth - k);
-      for (index_t p = begin; p < end; ++p)
+                         index_t panels, range group) {
+    for (index_t p = group.begin; p < group.end; ++p)
+      for (index_t k = 0; k < depth; k += tile::depth) {
+        const index_t kd = std::min(tile::depth, depth - k);
         pack_panel<T>({from.data + p * width * from.row + k * from.column, from.row, from.column}, count - p * width,
                       kd, width, scale, to + panels * width * k + p * width * kd);
-    }
+      }
   }
 
   // A panel with few rows left is not multiplied as a whole.
   static void tile_product(const T* a, const T* b, index_t depth, T beta, const T* row, T* c, index_t c_row,
                            index_t rows, index_t cols) {
-    constexpr int full = gemm_tile<T>::rows;
+    constexpr int full = tile::rows;
     if (rows > full / 2)
       gemm_tile_product<full>(a, b, depth, beta, row, c, c_row, rows, cols);
     else if (rows > 2)
@@ -202,22 +190,35 @@ class packed_gemm {
       gemm_tile_product<2>(a, b, depth, beta, row, c, c_row, rows, cols);
   }
 
-  static void multiply_block(const gemm_operands<T>& g, const T* a, const T* b, range mp, range np) {
-    using tile = gemm_tile<T>;
-    const index_t a_panels = blocks(g.m, tile::rows), b_panels = blocks(g.n, tile::cols);
-    for (index_t k = 0; k < g.k; k += tile::depth) {
-      const index_t depth = std::min(tile::depth, g.k - k);
-      const T* const ak = a + a_panels * tile::rows * k;
-      const T* const bk = b + b_panels * tile::cols * k;
-      for (index_t i = mp.begin; i < mp.end; ++i)
-        for (index_t j = np.begin; j < np.end; ++j)
-          tile_product(ak + i * tile::rows * depth, bk + j * tile::cols * depth, depth, k == 0 ? g.beta : T(1),
-                       k == 0 && g.row != nullptr ? g.row + j * tile::cols : nullptr,
-                       g.c + i * tile::rows * g.c_row + j * tile::cols, g.c_row,
-                       std::min<index_t>(tile::rows, g.m - i * tile::rows),
-                       std::min<index_t>(tile::cols, g.n - j * tile::cols));
+  template <class Wait>
+  void multiply_strip(const T* a, T* b, range mp, range np, const Wait& wait) const {
+    const index_t panels = np.end - np.begin, first = np.begin * tile::cols;
+    for (index_t begin = 0; begin < g_.k; begin += slice_depth) {
+      const index_t end = std::min(g_.k, begin + slice_depth);
+      pack_group({g_.b.data + first * g_.b.column + begin * g_.b.row, g_.b.column, g_.b.row}, g_.n - first, end - begin,
+                 tile::cols, T(1), b, panels, {0, panels});
+      if (begin == 0) wait();
+      for (index_t i = mp.begin; i < mp.end; i += block_panels)
+        for (index_t k = begin; k < end; k += tile::depth)
+          multiply_block(a, b + panels * tile::cols * (k - begin), k, std::min(tile::depth, end - k),
+                         {i, std::min(mp.end, i + block_panels)}, np);
     }
   }
+
+  void multiply_block(const T* a, const T* b, index_t k, index_t depth, range mp, range np) const {
+    a += a_panels_ * tile::rows * k;
+    for (index_t j = np.begin; j < np.end; ++j)
+      for (index_t i = mp.begin; i < mp.end; ++i)
+        tile_product(a + i * tile::rows * depth, b + (j - np.begin) * tile::cols * depth, depth,
+                     k == 0 ? g_.beta : T(1), k == 0 && g_.row != nullptr ? g_.row + j * tile::cols : nullptr,
+                     g_.c + i * tile::rows * g_.c_row + j * tile::cols, g_.c_row,
+                     std::min<index_t>(tile::rows, g_.m - i * tile::rows),
+                     std::min<index_t>(tile::cols, g_.n - j * tile::cols));
+  }
+
+  const gemm_operands<T>& g_;
+  int workers_;
+  index_t a_panels_, b_panels_, slice_, strips_, row_blocks_, a_group_, a_tasks_;
 };
 
 }  // namespace headred::detail
