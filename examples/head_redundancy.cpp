@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <iostream>
-#include <new>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include <headred/core/version.hpp>
 #include <headred/headred.hpp>
 #include <headred/io.hpp>
 #include <headred/report.hpp>
@@ -24,6 +21,7 @@
 #include "support/progress_bar.hpp"
 #include "support/settings.hpp"
 #include "support/study.hpp"
+#include "support/tool_main.hpp"
 
 namespace {
 
@@ -176,6 +174,11 @@ headred::redundancy_report make_page(headred::cpu& be, const settings& s, const 
   page.settings.push_back({"sentences used", std::to_string(all.used)});
   page.settings.push_back({"sentences skipped", std::to_string(all.skipped)});
   for (const std::string& note : all.notes) page.notes.push_back(capitalised(note) + ".");
+  for (const measure& m : all.measures)
+    if (m.sums->underdetermined() > 0)
+      page.notes.push_back(capitalised(std::string(m.name)) + " does not say much about " +
+                           examples::plural(m.sums->underdetermined(), "sentence") +
+                           " with fewer tokens than keys; they are in its mean.");
   if (const std::string note = note_on_layers(s, all, d); !note.empty()) page.notes.push_back(capitalised(note) + ".");
   if (d.has_silhouette() && d.scores.mean < .25)
     page.notes.push_back(
@@ -282,37 +285,9 @@ void run(const settings& s) {
   std::cout << "report: " << examples::one_line((std::filesystem::path(s.out) / "report.html").string()) << '\n';
 }
 
-int fail(int code, const std::string& text) {
-  std::cerr << "head_redundancy: " + examples::one_line(text) + "\n";
-  return code;
-}
-
 }  // namespace
 
 int main(int count, char** words) {
-  try {
-    const examples::arguments all(count, words);
-    if (all.contains("--help") || all.contains("-h")) {
-      std::cout << examples::help;
-    } else if (all.contains("--version")) {
-      std::cout << "headred " << HEADRED_VERSION_MAJOR << '.' << HEADRED_VERSION_MINOR << '.' << HEADRED_VERSION_PATCH
-                << '\n';
-    } else {
-      const settings s = examples::read_settings(all);
-      examples::catch_interrupts();
-      run(s);
-    }
-    if (!std::cout.flush()) throw headred::error("standard output cannot be written");
-    return 0;
-  } catch (const examples::usage_error& problem) {
-    return fail(2, std::string(problem.what()) + " (see --help)");
-  } catch (const examples::interrupted& stop) {
-    fail(1, "interrupted, nothing was written");
-    stop.pass_on();
-    return 1;
-  } catch (const std::bad_alloc&) {
-    return fail(1, "the memory does not suffice");
-  } catch (const std::exception& problem) {
-    return fail(1, problem.what());
-  }
+  return examples::tool_main("head_redundancy", examples::help, count, words,
+                             [](const examples::arguments& all) { run(examples::read_settings(all)); });
 }

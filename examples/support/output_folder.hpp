@@ -52,6 +52,19 @@ class folder_lock {
 
 }  // namespace detail
 
+/// Where files lie until they are moved out.
+inline constexpr std::string_view unfinished_prefix = ".unfinished-";
+
+/// A message that names a file where it lies until it is moved out, with the name under which the user knows it.
+inline std::string with_final_names(std::string text) {
+  const std::string hidden = "/" + std::string(unfinished_prefix);
+  for (std::size_t at = 0; (at = text.find(hidden, at)) != std::string::npos;) {
+    const std::size_t end = text.find_first_not_of("0123456789", at + hidden.size());
+    text.erase(at, (end == std::string::npos ? text.size() : end) - at);
+  }
+  return text;
+}
+
 /// Files are written to a hidden folder inside the output folder and moved out by commit(). Without it nothing is left
 /// behind, an output folder that was made for the purpose included, and what lay there before stays as it was.
 /// Several processes may write to one folder: the last to commit wins, whole. What a killed process left is cleaned up.
@@ -63,7 +76,7 @@ class output_folder {
       make(where_);
       const detail::folder_lock all(where_, true);
       if (all.held()) remove_abandoned();
-      staging_ = where_ / (std::string(prefix) + std::to_string(std::random_device{}()));
+      staging_ = where_ / (std::string(unfinished_prefix) + std::to_string(std::random_device{}()));
       if (!std::filesystem::create_directory(staging_)) throw headred::file_error(staging_.string(), "exists already");
       lock_ = detail::folder_lock(staging_, false);
     } catch (const std::filesystem::filesystem_error& problem) {
@@ -115,8 +128,6 @@ class output_folder {
   }
 
  private:
-  static constexpr std::string_view prefix = ".unfinished-";
-
   [[noreturn]] static void fail(const std::filesystem::path& path, std::error_code problem) {
     throw headred::file_error(path.string(), "cannot be written: " + problem.message());
   }
@@ -130,7 +141,8 @@ class output_folder {
   void remove_abandoned() const {
     std::vector<std::filesystem::path> found;
     for (const auto& entry : std::filesystem::directory_iterator(where_))
-      if (entry.path().filename().string().starts_with(prefix) && entry.is_directory()) found.push_back(entry.path());
+      if (entry.path().filename().string().starts_with(unfinished_prefix) && entry.is_directory())
+        found.push_back(entry.path());
     std::error_code ignored;
     for (const auto& folder : found)
       if (const detail::folder_lock mine(folder, false); mine.held()) std::filesystem::remove_all(folder, ignored);

@@ -13,6 +13,7 @@
 #include "arguments.hpp"
 #include "interrupt.hpp"
 #include "one_line.hpp"
+#include "output_folder.hpp"
 
 namespace examples {
 
@@ -21,7 +22,7 @@ namespace examples {
 template <class Run>
 int tool_main(const std::string& name, std::string_view help, int count, char** words, const Run& run) {
   const auto fail = [&](int code, const std::string& text) {
-    std::cerr << name + ": " + one_line(text) + "\n";
+    std::cerr << name + ": " + one_line(with_final_names(text)) + "\n";
     return code;
   };
   try {

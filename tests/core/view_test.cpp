@@ -74,6 +74,7 @@ TEST_SUITE("core") {
     CHECK(e.where().head == 3);
     CHECK(e.where().row == 5);
     const hr::file_error f("a.npy", "byte 6: what");
+    CHECK(std::string(hr::file_error("a\nb\x1b.npy", "no").what()) == "a\\x0ab\\x1b.npy: no");
     CHECK(std::string(f.what()) == "a.npy: byte 6: what");
     CHECK(f.file() == "a.npy");
     CHECK(std::string(hr::cancelled().what()) == "cancelled by the caller");

@@ -48,10 +48,30 @@ class data_error : public error {
   position where_;
 };
 
+namespace detail {
+
+/// The text with control characters as \xNN: a file may be called anything, and a message is one line.
+inline std::string on_one_line(const std::string& text) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      line += c;
+    } else {
+      line += {'\\', 'x', digits[byte >> 4], digits[byte & 15u]};
+    }
+  }
+  return line;
+}
+
+}  // namespace detail
+
 /// A file that cannot be read or written, or whose content is malformed; the text starts with the file's name.
 class file_error : public error {
  public:
-  file_error(std::string file, const std::string& what) : error(file + ": " + what), file_(std::move(file)) {}
+  file_error(std::string file, const std::string& what)
+      : error(detail::on_one_line(file) + ": " + what), file_(std::move(file)) {}
   const std::string& file() const noexcept { return file_; }
 
  private:

@@ -210,7 +210,8 @@ const drawComparison = () => {
   if (!hasComparison) return;
   const parts = [
     correlation.length && 'Pearson correlation of the matrices over all pairs of heads',
-    p.length && 'p: Mantel permutation test', difference.length && '\u0394: mean absolute difference'
+    p.length && 'p: Mantel permutation test, share of permutations correlated as much or more (one-sided)',
+    difference.length && '\u0394: mean absolute difference'
   ].filter(Boolean);
   byId('compare-caption').textContent = parts.join('; ') + '.';
   const broken = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [tag('wbr'), part] : [part]);

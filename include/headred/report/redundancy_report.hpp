@@ -46,7 +46,7 @@ struct redundancy_report {
   struct comparison_table {
     std::vector<std::string> names;
     matrix correlation;      ///< Pearson, in [-1,1]
-    matrix p_value;          ///< Mantel permutation test, in [0,1]
+    matrix p_value;          ///< Mantel permutation test, one-sided, in [0,1]
     matrix mean_difference;  ///< mean absolute difference, at least 0
   };
   /// A line of the settings.
