@@ -9,6 +9,7 @@
 #include <headred/cluster/auto_clusters.hpp>
 #include <headred/cluster/representatives.hpp>
 #include <headred/cluster/spectral.hpp>
+#include <headred/core/random.hpp>
 
 #include "cluster/distances_for_tests.hpp"
 #include "environment.hpp"
@@ -275,6 +276,57 @@ TEST_SUITE("cluster") {
         CHECK(e.clusters({.count = k, .method = hr::labelling::kmeans, .restarts = 2}).found <= k);
       }
     }
+  }
+
+  TEST_CASE("spectral: with all vectors spectral_cut is the normalised cut") {
+    hr::cpu be{{.threads = 1}};
+    const hr::index_t n = 23;
+    const auto d = random_plane(n, 5);
+    const hr::spectral_embedding e{be, d};
+    std::vector<double> values;
+    for (hr::index_t j = 0; j < n; ++j) values.push_back(e.ordered_eigenvalue(j));
+    const hr::detail::spectral_cut cut(e.vectors(n), values, e.degrees());
+    const hr::random_stream random(3);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+      const auto k = static_cast<hr::index_t>(2 + round % 7);
+      std::vector<hr::index_t> labels(static_cast<std::size_t>(n));
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        labels[i] = static_cast<hr::index_t>(random.below(round * 100 + i, static_cast<std::uint64_t>(k)));
+      std::vector<long double> inside(static_cast<std::size_t>(k)), volume(static_cast<std::size_t>(k));
+      for (hr::index_t i = 0; i < n; ++i)
+        for (hr::index_t j = 0; j < n; ++j) {
+          if (i == j) continue;
+          const auto c = static_cast<std::size_t>(labels[static_cast<std::size_t>(i)]);
+          volume[c] += 1.0L - d(i, j);
+          if (labels[static_cast<std::size_t>(i)] == labels[static_cast<std::size_t>(j)]) inside[c] += 1.0L - d(i, j);
+        }
+      long double expected = 0;
+      for (std::size_t c = 0; c < volume.size(); ++c)
+        if (volume[c] > 0) expected += 1 - inside[c] / volume[c];
+      CHECK(cut(labels) == doctest::Approx(static_cast<double>(expected)).epsilon(1e-10));
+    }
+  }
+
+  TEST_CASE("spectral: k-means keeps a start near the least inertia whose cut is no larger") {
+    hr::cpu be{{.threads = 1}};
+    const auto d = random_plane(60, 8);
+    const hr::spectral_embedding e{be, d};
+    int changed = 0;
+    for (hr::index_t k = 3; k <= 20; ++k) {
+      const auto kept = e.clusters({.count = k, .method = hr::labelling::kmeans, .seed = 2});
+      const auto least = hr::kmeans(be, e.vectors(k), {.count = k, .seed = 2});
+      std::vector<double> values;
+      for (hr::index_t j = 0; j < k; ++j) values.push_back(e.ordered_eigenvalue(j));
+      const hr::detail::spectral_cut cut(e.vectors(k), values, e.degrees());
+      CHECK(cut(kept.labels) <= cut(least.clusters.labels));
+      hr::matrix points(60, k);
+      for (hr::index_t i = 0; i < 60; ++i)
+        for (hr::index_t j = 0; j < k; ++j) points(i, j) = e.vectors(k)(i, j);
+      const auto wide = oracle::widened(points);
+      CHECK(oracle::inertia(wide, kept.labels) <= 1.02L * static_cast<long double>(least.inertia) * (1 + 1e-12L));
+      changed += kept.labels != least.clusters.labels;
+    }
+    CHECK(changed > 0);
   }
 
   TEST_CASE("spectral: the same bits for any number of threads") {

@@ -39,7 +39,15 @@ struct kmeans_result {
 
 namespace detail {
 
-/// One worker's memory for k-means starts, and the best start that it has made.
+/// What one start came to.
+struct kmeans_start {
+  std::vector<index_t> labels;
+  double inertia = 0;
+  int iterations = 0;
+  bool settled = false;
+};
+
+/// One worker's memory for k-means starts.
 class kmeans_worker {
  public:
   kmeans_worker(const packed_points& points, const kmeans_options& options)
@@ -52,13 +60,10 @@ class kmeans_worker {
         candidates_(2 + static_cast<std::size_t>(std::log(static_cast<double>(options.count)))),
         centres_(options.count, points.rows.cols()),
         counts_(static_cast<std::size_t>(options.count)),
-        moves_(options.count, points.rows.cols()) {
-    best_labels_ = labels_;
-    best_centres_ = centres_;
-  }
+        moves_(options.count, points.rows.cols()) {}
 
-  /// Makes start number `restart` and keeps it if it is better than this worker's best; ties go to the lower number.
-  void start(index_t restart) {
+  /// Makes start number `restart`; made.labels has room for N.
+  void start(index_t restart, kmeans_start& made) {
     const index_t seeded = choose_centres(random_stream(options_->seed, static_cast<std::uint64_t>(restart)));
     int iterations = 0;
     bool settled = false;
@@ -75,43 +80,29 @@ class kmeans_worker {
     if (settled && *std::min_element(counts_.begin(), counts_.begin() + seeded) > 0 &&
         moves_.run(*points_, seeded, options_->max_iterations, labels_, counts_, centres_) > 0)
       move_centres(seeded);  // anew, without what the moves have left of rounding
-    const double inertia = total_inertia();
-    const outcome made{inertia, restart, iterations, settled};
-    if (made.better_than(best_)) {
-      best_ = made;
-      best_labels_.swap(labels_);
-      std::swap(best_centres_, centres_);
-    }
+    std::copy(labels_.begin(), labels_.end(), made.labels.begin());
+    made.inertia = total_inertia();
+    made.iterations = iterations;
+    made.settled = settled;
   }
 
-  bool better_than(const kmeans_worker& other) const { return best_.better_than(other.best_); }
-
-  kmeans_result result() const {
-    const std::vector<index_t>& labels = best_labels_;
+  /// The result that a start's labels stand for.
+  kmeans_result result(const kmeans_start& kept) {
     kmeans_result r;
-    r.clusters = make_clustering(labels, options_->count);
-    if (!best_.settled) r.clusters.status = status::not_converged;
-    r.inertia = best_.inertia;
-    r.iterations = best_.iterations;
-    r.centres = matrix(r.clusters.found, best_centres_.cols());
-    for (std::size_t i = 0; i < labels.size(); ++i)  // ids are renumbered, so are the centres
-      std::copy_n(best_centres_.data() + labels[i] * best_centres_.cols(), best_centres_.cols(),
-                  r.centres.data() + r.clusters.labels[i] * best_centres_.cols());
+    r.clusters = make_clustering(kept.labels, options_->count);
+    if (!kept.settled) r.clusters.status = status::not_converged;
+    r.inertia = kept.inertia;
+    r.iterations = kept.iterations;
+    labels_ = r.clusters.labels;
+    std::fill(counts_.begin(), counts_.end(), index_t{0});
+    for (const index_t c : labels_) ++counts_[static_cast<std::size_t>(c)];
+    move_centres(r.clusters.found);
+    r.centres = matrix(r.clusters.found, centres_.cols());
+    std::copy_n(centres_.data(), r.clusters.found * centres_.cols(), r.centres.data());
     return r;
   }
 
  private:
-  struct outcome {
-    double inertia = std::numeric_limits<double>::infinity();
-    index_t restart = std::numeric_limits<index_t>::max();
-    int iterations = 0;
-    bool settled = false;
-
-    bool better_than(const outcome& other) const {
-      return inertia != other.inertia ? inertia < other.inertia : restart < other.restart;
-    }
-  };
-
   static constexpr index_t together = packed_points::together;
 
   static std::size_t padded(const packed_points& points) { return static_cast<std::size_t>(points.columns.cols()); }
@@ -260,15 +251,78 @@ class kmeans_worker {
 
   const packed_points* points_;
   const kmeans_options* options_;
-  std::vector<index_t> labels_, previous_, best_labels_;
+  std::vector<index_t> labels_, previous_;
   std::vector<double> squares_;      // (together, N padded), as last measured
   std::vector<double> nearest_;      // squared distance to the nearest centre
   std::vector<index_t> candidates_;  // for the next centre of a start
-  matrix centres_, best_centres_;    // (K,D)
+  matrix centres_;                   // (K,D)
   std::vector<index_t> counts_;
   point_moves moves_;
-  outcome best_;
 };
+
+/// kmeans, but of the starts whose inertia exceeds the least by no more than `slack` of it that one is kept which
+/// `judge(labels)` calls the least; of equals the one of less inertia, then the lower-numbered.
+template <host_backend Backend, class Points, class Judge>
+kmeans_result kmeans_judged(Backend& be, const Points& points, const kmeans_options& options, double slack,
+                            const Judge& judge) {
+  const auto v = as_view(points);
+  static_assert(std::is_same_v<typename decltype(v)::space, host_space>, "expected points in host memory");
+  if (v.extent(0) < 1 || v.extent(1) < 1)
+    throw shape_error("kmeans: points are " + shape_text(v.shape()) + ", expected (N,D) with N and D at least 1");
+  if (options.count < 1 || options.count > v.extent(0))
+    throw argument_error("kmeans: count is " + std::to_string(options.count) + ", expected 1 to " +
+                         std::to_string(v.extent(0)));
+  if (options.restarts < 1)
+    throw argument_error("kmeans: restarts is " + std::to_string(options.restarts) + ", expected at least 1");
+  if (options.max_iterations < 1)
+    throw argument_error("kmeans: max_iterations is " + std::to_string(options.max_iterations) +
+                         ", expected at least 1");
+
+  packed_points packed(v);
+  // Starts choose their centres among the points: so many choices that all distances between points are cheaper.
+  const double choices = 2 + std::log(static_cast<double>(options.count));
+  if (packed.count <= 4096 &&
+      static_cast<double>(packed.count) < choices * static_cast<double>(options.count) * options.restarts) {
+    constexpr index_t some = packed_points::together;
+    packed.between = matrix(packed.count, packed.columns.cols());
+    be.for_each((packed.count + some - 1) / some, [&](index_t part) {
+      const double* places[some];
+      const index_t first = part * some, number = std::min(some, packed.count - first);
+      for (index_t c = 0; c < number; ++c) places[c] = packed.point(first + c);
+      packed.measure(places, number, packed.between.data() + first * packed.columns.cols());
+    });
+  }
+  // Memory for each worker that makes a start, set up by its first.
+  std::vector<std::optional<kmeans_worker>> workers(1);
+  std::vector<kmeans_start> starts(static_cast<std::size_t>(options.restarts));
+  for (auto& made : starts) made.labels.resize(static_cast<std::size_t>(packed.count));
+  const auto start = [&](index_t restart, int worker) {
+    auto& mine = workers[static_cast<std::size_t>(worker)];
+    if (!mine) mine.emplace(packed, options);
+    mine->start(restart, starts[static_cast<std::size_t>(restart)]);
+  };
+  if constexpr (task_backend<Backend>) {
+    workers.resize(static_cast<std::size_t>(be.workers()));
+    be.run(options.restarts, start);
+  } else {
+    for (index_t restart = 0; restart < options.restarts; ++restart) start(restart, 0);
+  }
+  const auto less = [](const kmeans_start& a, const kmeans_start& b) { return a.inertia < b.inertia; };
+  const double most = (1 + slack) * std::min_element(starts.begin(), starts.end(), less)->inertia;
+  const kmeans_start* kept = nullptr;
+  double least = 0;
+  for (const kmeans_start& made : starts) {
+    if (made.inertia > most) continue;
+    const double value = judge(made.labels);
+    if (kept == nullptr || value < least || (value == least && made.inertia < kept->inertia)) {
+      kept = &made;
+      least = value;
+    }
+  }
+  for (auto& worker : workers)
+    if (worker) return worker->result(*kept);
+  return {};  // there is a worker: at least one start was made
+}
 
 }  // namespace detail
 
@@ -284,50 +338,7 @@ class kmeans_worker {
 template <host_backend Backend, class Points>
   requires viewable_as<const Points&, 2>
 kmeans_result kmeans(Backend& be, const Points& points, const kmeans_options& options) {
-  const auto v = as_view(points);
-  static_assert(std::is_same_v<typename decltype(v)::space, host_space>, "expected points in host memory");
-  if (v.extent(0) < 1 || v.extent(1) < 1)
-    throw shape_error("kmeans: points are " + shape_text(v.shape()) + ", expected (N,D) with N and D at least 1");
-  if (options.count < 1 || options.count > v.extent(0))
-    throw argument_error("kmeans: count is " + std::to_string(options.count) + ", expected 1 to " +
-                         std::to_string(v.extent(0)));
-  if (options.restarts < 1)
-    throw argument_error("kmeans: restarts is " + std::to_string(options.restarts) + ", expected at least 1");
-  if (options.max_iterations < 1)
-    throw argument_error("kmeans: max_iterations is " + std::to_string(options.max_iterations) +
-                         ", expected at least 1");
-
-  detail::packed_points packed(v);
-  // Starts choose their centres among the points: so many choices that all distances between points are cheaper.
-  const double choices = 2 + std::log(static_cast<double>(options.count));
-  if (packed.count <= 4096 &&
-      static_cast<double>(packed.count) < choices * static_cast<double>(options.count) * options.restarts) {
-    constexpr index_t some = detail::packed_points::together;
-    packed.between = matrix(packed.count, packed.columns.cols());
-    be.for_each((packed.count + some - 1) / some, [&](index_t part) {
-      const double* places[some];
-      const index_t first = part * some, number = std::min(some, packed.count - first);
-      for (index_t c = 0; c < number; ++c) places[c] = packed.point(first + c);
-      packed.measure(places, number, packed.between.data() + first * packed.columns.cols());
-    });
-  }
-  // Memory for each worker that makes a start, set up by its first.
-  std::vector<std::optional<detail::kmeans_worker>> workers(1);
-  const auto start = [&](index_t restart, int worker) {
-    auto& mine = workers[static_cast<std::size_t>(worker)];
-    if (!mine) mine.emplace(packed, options);
-    mine->start(restart);
-  };
-  if constexpr (task_backend<Backend>) {
-    workers.resize(static_cast<std::size_t>(be.workers()));
-    be.run(options.restarts, start);
-  } else {
-    for (index_t restart = 0; restart < options.restarts; ++restart) start(restart, 0);
-  }
-  const detail::kmeans_worker* best = nullptr;
-  for (const auto& worker : workers)
-    if (worker && (best == nullptr || worker->better_than(*best))) best = &*worker;
-  return best->result();
+  return detail::kmeans_judged(be, points, options, 0, [](const std::vector<index_t>&) { return 0.0; });
 }
 
 }  // namespace headred

@@ -11,6 +11,7 @@
 
 #include <headred/cluster/cluster_count.hpp>
 #include <headred/cluster/spectral.hpp>
+#include <headred/cluster/spectral_cut.hpp>
 #include <headred/numeric/leading_eigen.hpp>
 
 namespace headred {
@@ -137,11 +138,12 @@ class leading_embedding {
             detail::clusters_without_vectors({heads_, components_, nearest_, farthest_, status_}, component_, k))
       return *std::move(known);
     if (options.method == labelling::kmeans)
-      return kmeans(*backend_, vectors(k),
-                    kmeans_options{.count = k,
-                                   .seed = options.seed,
-                                   .restarts = options.restarts,
-                                   .max_iterations = options.max_iterations})
+      return detail::kmeans_judged(*backend_, vectors(k),
+                                   kmeans_options{.count = k,
+                                                  .seed = options.seed,
+                                                  .restarts = options.restarts,
+                                                  .max_iterations = options.max_iterations},
+                                   detail::cut_slack, detail::spectral_cut(vectors(k), values_, degrees_))
           .clusters;
     matrix first(k, heads_);
     std::copy_n(vectors_.data(), k * heads_, first.data());
@@ -162,6 +164,7 @@ class leading_embedding {
     status_ = all.status();
     components_ = all.components();
     component_ = all.component_numbers();
+    degrees_ = all.degrees();
     nearest_ = all.nearest();
     farthest_ = all.farthest();
     if (status_ != status::converged) return;
@@ -198,6 +201,7 @@ class leading_embedding {
     const auto size = static_cast<std::size_t>(heads_);
     find_components(r);
     std::vector<double> inverse(size);
+    degrees_.resize(size);
     for (index_t i = 0; i < heads_; ++i) {
       double degree = 0;
       const T* const row = r.data() + i * r.stride(0);
@@ -207,6 +211,7 @@ class leading_embedding {
       // Affinities as small as the rounding of their sums: products with the distances would not see them.
       if (!alone && degree < 1e-6) return dense(distances);
       inverse[at] = alone ? 1 : 1 / std::sqrt(degree);
+      degrees_[at] = alone ? 1 : degree;
     }
     // The trivial vectors are known: u = w / |w| on a component, so W^-1 u is constant there.
     matrix known(components_, heads_);
@@ -281,6 +286,7 @@ class leading_embedding {
   double nearest_ = 0, farthest_ = 0;
   std::vector<index_t> component_;  // (N), rank of each head's component
   std::vector<index_t> members_;    // heads of each component
+  std::vector<double> degrees_;     // (N), w^2
   std::vector<double> values_;
   matrix vectors_;  // (most,N)
   headred::status status_ = headred::status::converged;

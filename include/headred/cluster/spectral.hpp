@@ -16,6 +16,7 @@
 #include <headred/cluster/cluster_qr.hpp>
 #include <headred/cluster/clustering.hpp>
 #include <headred/cluster/kmeans.hpp>
+#include <headred/cluster/spectral_cut.hpp>
 #include <headred/numeric/symmetric_eigen.hpp>
 
 namespace headred {
@@ -150,6 +151,9 @@ class spectral_embedding {
     return tensor_view<const double, 2>(vectors_.data(), {k, heads()}).transposed();
   }
 
+  /// w^2 of each head: the sum of its affinities, 1 for an isolated head.  (N)
+  const std::vector<double>& degrees() const noexcept { return degrees_; }
+
   /// The eigenvalue of spectral vector j: 0 for those of components, whatever L gives them. j in [0,N)
   double ordered_eigenvalue(index_t j) const {
     require_count("ordered_eigenvalue", j + 1, heads());
@@ -166,7 +170,8 @@ class spectral_embedding {
   /// The clustering into k clusters by cluster_qr; throws argument_error for k outside [1,N].
   clustering clusters(index_t k) const { return clusters(spectral_options{.count = k}); }
 
-  /// The clustering into options.count clusters. k = 1 and k = N need no vectors. Status fewer_clusters where fewer
+  /// The clustering into options.count clusters. By k-means, the start of least normalised cut (as far as k vectors tell)
+  /// among those within 2 % of the least inertia. k = 1 and k = N need no vectors. Status fewer_clusters where fewer
   /// clusters than asked for are not empty; degenerate where the distances do not decide: all heads identical, or all
   /// equally far apart and 1 < k < N (one cluster then), or fewer clusters than components (the k-1 largest components
   /// then, and one cluster of all other heads).
@@ -176,11 +181,12 @@ class spectral_embedding {
     if (auto known = detail::clusters_without_vectors({n, components_, nearest_, farthest_, status_}, component_, k))
       return *std::move(known);
     if (options.method == labelling::kmeans)
-      return kmeans(*backend_, vectors(k),
-                    kmeans_options{.count = k,
-                                   .seed = options.seed,
-                                   .restarts = options.restarts,
-                                   .max_iterations = options.max_iterations})
+      return detail::kmeans_judged(*backend_, vectors(k),
+                                   kmeans_options{.count = k,
+                                                  .seed = options.seed,
+                                                  .restarts = options.restarts,
+                                                  .max_iterations = options.max_iterations},
+                                   detail::cut_slack, detail::spectral_cut(vectors(k), ordered_, degrees_))
           .clusters;
     matrix first(k, n);
     std::copy_n(vectors_.data(), k * n, first.data());
@@ -211,6 +217,7 @@ class spectral_embedding {
     const auto parts = detail::connected_components(affinities);
     components_ = static_cast<index_t>(parts.size());
     component_.resize(static_cast<std::size_t>(n));
+    degrees_.resize(component_.size());
     vectors_ = matrix(n, n);
 
     struct pair {
@@ -228,6 +235,7 @@ class spectral_embedding {
       for (std::size_t a = 0; a < part.size(); ++a) {
         for (const index_t head : part) w[a] += affinities(part[a], head);
         w[a] = m == 1 ? 1 : std::sqrt(w[a]);
+        degrees_[static_cast<std::size_t>(part[a])] = w[a] * w[a];
       }
       // The trivial vector is known: u = w / |w|, so W^-1 u is constant on the component.
       double squares = 0;
@@ -272,6 +280,7 @@ class spectral_embedding {
   double nearest_ = 0, farthest_ = 0;
   index_t components_ = 0;
   std::vector<index_t> component_;   // (N), rank of each head's component
+  std::vector<double> degrees_;      // (N), w^2
   std::vector<double> eigenvalues_;  // (N), ascending
   std::vector<double> ordered_;      // (N), in the order of the vectors, components' as 0
   matrix vectors_;                   // (N,N), row j is spectral vector j
