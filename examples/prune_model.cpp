@@ -19,6 +19,7 @@
 #include <headred/prune/apply.hpp>
 #include <headred/prune/plan_history.hpp>
 
+#include "support/output_folder.hpp"
 #include "support/tool_main.hpp"
 
 namespace {
@@ -97,15 +98,18 @@ void run(const settings& s) {
        .uneven = s.repeat ? headred::uneven_groups::repeat : headred::uneven_groups::refuse});
   const auto weights = headred::apply(selection, be, loaded.weights);
   examples::stop_if_interrupted();
-  headred::save_transformer(s.out, selection.config(), weights, whole);
+  examples::output_folder out(s.out);
+  out.file("model.safetensors");
+  headred::save_transformer(out.file("config.json").parent_path(), selection.config(), weights, whole);
   for (const char* name : {"vocab.txt", "source_vocabulary.txt", "target_vocabulary.txt"}) {
     const auto from = std::filesystem::path(s.model) / name;
     if (!std::filesystem::exists(from)) continue;
     const headred::mapped_file file(from);
     const auto bytes = file.bytes();
-    headred::write_file_atomically(std::filesystem::path(s.out) / name,
-                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    headred::write_file_atomically(out.file(name), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
+  examples::stop_if_interrupted();
+  out.commit();
 
   const index_t length = std::min<index_t>(128, before.source.max_positions);
   const std::vector<index_t> sources{length}, targets(before.has_cross() ? 1 : 0, length);

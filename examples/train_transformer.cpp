@@ -1,4 +1,5 @@
-// Trains an encoder-decoder on sentence pairs: on a file of yours, or on a small translation grammar.
+// Trains an encoder-decoder on sentence pairs (yours, or those of a small translation grammar), or a masked language
+// model on text.
 // run: --out model --updates 20 --width 32 --layers 1 --threads 2
 #include <algorithm>
 #include <cmath>
@@ -6,8 +7,10 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <headred/backend/cpu.hpp>
@@ -23,6 +26,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/masked_text.hpp"
 #include "support/pair_data.hpp"
 #include "support/status_line.hpp"
 #include "support/tool_main.hpp"
@@ -33,19 +37,25 @@ using headred::index_t;
 using model_type = headred::transformer<float, headred::cpu>;
 using trainer_type = headred::trainer<float, headred::cpu>;
 namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
 
-constexpr std::string_view help = R"(train_transformer: an encoder-decoder from sentence pairs
+constexpr std::string_view help = R"(train_transformer: an encoder-decoder from sentence pairs, or a masked LM from text
 
   train_transformer [--data FILE.tsv] [--model DIR] --out DIR
+  train_transformer --text FILE... --pieces FILE --out DIR
 
 Data
   --data FILE.tsv        SOURCE<tab>TARGET lines, read character by character. Without this option: pairs of a small
                          translation grammar (see headred/nn/translation_grammar.hpp)
   --sentences N          of the grammar. Default: 40000
-  --held-out N           the last N pairs are not trained on, but evaluated. Default: 500
+  --held-out N           the last N pairs or sentences are not trained on, but evaluated. Default: 500
+  --text FILE...         for a masked LM: a sentence a line, words between spaces, or treebanks (*.conllu). 15 % of the
+                         tokens are hidden, others in every pass; sentences of more than 128 pieces are left out
+  --pieces FILE          a vocabulary of word pieces, as BERT's, one a line
+  --least N              pieces that the text needs less often are spelled with others. Default: 5
 Model
   --model DIR            training goes on with this model; its vocabularies lie beside it (with --data)
-  --layers N             of encoder and decoder. Default: 2
+  --layers N             of each stack. Default: 2
   --width N              Default: 64
   --heads N              Default: 8
   --feed-forward N       Default: 4 times the width
@@ -63,7 +73,8 @@ Training
   --resume               goes on from DIR/checkpoint.safetensors: the end is the same, bit for bit
 Other
   --threads N            1 to 4096; 0 takes all cores (default). No result depends on it
-  --out DIR              receives config.json, model.safetensors, the vocabularies and training.json
+  --out DIR              receives config.json, model.safetensors, the vocabularies and training.json; with --text also
+                         held_out.txt, the pieces of the sentences that were held out
   --version              prints the version of headred
   --help, -h
 
@@ -71,9 +82,10 @@ Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 th
 )";
 
 struct settings {
-  std::string data, model, out;
+  std::string data, model, pieces, out;
+  std::vector<std::string> text;
   index_t sentences = 40000, held_out = 500, layers = 2, width = 64, heads = 8, feed_forward = 0, updates = 400,
-          batch_tokens = 1024, warm_up = -1, checkpoint_every = 0;
+          batch_tokens = 1024, warm_up = -1, checkpoint_every = 0, least = 5;
   double rate = .005, dropout = 0, label_smoothing = 0, clip = 1;
   std::uint64_t seed = 1;
   int threads = 0;
@@ -98,6 +110,12 @@ settings read_settings(examples::arguments words) {
       s.data = words.value();
     else if (option == "--model")
       s.model = words.value();
+    else if (option == "--text")
+      for (auto& file : words.values()) s.text.push_back(std::move(file));
+    else if (option == "--pieces")
+      s.pieces = words.value();
+    else if (option == "--least")
+      s.least = count(1, 1000000);
     else if (option == "--out")
       s.out = words.value();
     else if (option == "--sentences")
@@ -139,6 +157,9 @@ settings read_settings(examples::arguments words) {
   }
   if (s.out.empty()) throw examples::usage_error("--out is missing");
   if (s.warm_up < 0) s.warm_up = std::clamp<index_t>(s.updates / 4, 1, 4000);
+  if (s.text.empty() != s.pieces.empty()) throw examples::usage_error("--text and --pieces need each other");
+  if (!s.text.empty() && (!s.data.empty() || !s.model.empty()))
+    throw examples::usage_error("--text is for a new masked LM, without --data and --model");
   if (!s.model.empty() && s.data.empty()) throw examples::usage_error("--model needs --data");
   if (s.model.empty() && s.width % s.heads != 0)
     throw examples::usage_error("--width is " + std::to_string(s.width) + ", expected a multiple of --heads, " +
@@ -153,6 +174,10 @@ examples::pair_data read_data(const settings& s) {
                                    headred::load_vocabulary(fs::path(s.model) / "target_vocabulary.txt"));
 }
 
+headred::uniform_geometry geometry_of(const settings& s) {
+  return {.layers = s.layers, .width = s.width, .heads = s.heads, .feed_forward = s.feed_forward, .dropout = s.dropout};
+}
+
 model_type make_model(headred::cpu& be, const settings& s, const examples::pair_data& data) {
   if (!s.model.empty()) {
     auto loaded = headred::load_transformer<float>(be, fs::path(s.model));
@@ -161,14 +186,11 @@ model_type make_model(headred::cpu& be, const settings& s, const examples::pair_
     return model_type(be, std::move(loaded.config), std::move(loaded.weights));
   }
   const auto positions = static_cast<index_t>(std::max<std::size_t>(64, 2 * data.longest() + 2));
-  model_type model(be, headred::uniform_config({.layers = s.layers,
-                                                .width = s.width,
-                                                .heads = s.heads,
-                                                .feed_forward = s.feed_forward,
-                                                .source_vocabulary = data.source_symbols.size(),
-                                                .target_vocabulary = data.target_symbols.size(),
-                                                .max_positions = positions,
-                                                .dropout = s.dropout}));
+  headred::uniform_geometry geometry = geometry_of(s);
+  geometry.source_vocabulary = data.source_symbols.size();
+  geometry.target_vocabulary = data.target_symbols.size();
+  geometry.max_positions = positions;
+  model_type model(be, headred::uniform_config(geometry));
   headred::initialize(be, model.weights(), s.seed);
   return model;
 }
@@ -203,63 +225,147 @@ evaluation evaluate(trainer_type& run, const examples::pair_data& data, index_t 
   return e;
 }
 
-void run(const settings& s) {
+/// A model, its optimiser, and the order of what it is trained on.
+class training {
+ public:
+  training(headred::cpu& be, const settings& s, model_type& model, std::vector<index_t> lengths)
+      : settings_(s),
+        optimizer_(be, headred::parameter_list<float, headred::cpu>(model.weights()), {.beta2 = .98}),
+        trainer_(model, optimizer_,
+                 {.rate = {headred::decay_kind::noam, s.rate, s.warm_up},
+                  .label_smoothing = s.label_smoothing,
+                  .longest_gradient = s.clip,
+                  .seed = s.seed}),
+        order_(std::move(lengths), {.tokens = s.batch_tokens, .seed = s.seed}),
+        out_(s.out) {
+    std::error_code problem;
+    fs::create_directories(out_, problem);
+    if (problem) throw headred::file_error(s.out, "cannot be made: " + problem.message());
+    if (s.resume) headred::load_checkpoint(checkpoint(), trainer_, order_);
+  }
+  trainer_type& trainer() { return trainer_; }
+
+  /// All updates; fill(batch, numbers, epoch) makes a batch.
+  template <class Fill>
+  void run(const Fill& fill) {
+    headred::training_batch batch;
+    headred::progress progress(settings_.updates, trainer_.steps());
+    examples::status_line line;
+    while (trainer_.steps() < settings_.updates) {
+      examples::stop_if_interrupted();
+      const auto numbers = order_.next();
+      fill(batch, numbers, order_.position().epoch);
+      const auto step = trainer_.step(batch);
+      line.show(headred::progress_line(progress.add(step.tokens), step.loss, step.learning_rate));
+      const index_t n = trainer_.steps();
+      if (n % std::max<index_t>(1, settings_.updates / 100) == 0 || n == settings_.updates)
+        curve_.push_back({{"step", n}, {"loss", step.loss}, {"gradient_norm", step.gradient_norm}});
+      if (settings_.checkpoint_every > 0 && n % settings_.checkpoint_every == 0)
+        headred::save_checkpoint(checkpoint(), trainer_, order_);
+    }
+  }
+
+  /// Writes the model and training.json: the summary and the curve.
+  void save(json summary) {
+    headred::save_transformer(out_, trainer_.model().config(), trainer_.model().weights());
+    summary["curve"] = curve_;
+    headred::write_file_atomically(out_ / "training.json", summary.dump(1) + "\n");
+  }
+
+ private:
+  fs::path checkpoint() const { return out_ / "checkpoint.safetensors"; }
+
+  const settings& settings_;
+  headred::adam<float, headred::cpu> optimizer_;
+  trainer_type trainer_;
+  headred::batch_order order_;
+  fs::path out_;
+  json curve_ = json::array();
+};
+
+void train_pairs(headred::cpu& be, const settings& s) {
   const examples::pair_data data = read_data(s);
   const index_t trained = data.size() - std::min(s.held_out, data.size() / 2);
-  headred::cpu be{{.threads = s.threads}};
   model_type model = make_model(be, s, data);
   model.train();
-  headred::adam<float, headred::cpu> optimizer(be, headred::parameter_list<float, headred::cpu>(model.weights()),
-                                               {.beta2 = .98});
-  trainer_type trainer(model, optimizer,
-                       {.rate = {headred::decay_kind::noam, s.rate, s.warm_up},
-                        .label_smoothing = s.label_smoothing,
-                        .longest_gradient = s.clip,
-                        .seed = s.seed});
   auto lengths = headred::pair_lengths(data.sources, data.targets);
   lengths.resize(static_cast<std::size_t>(trained));
-  headred::batch_order order(std::move(lengths), {.tokens = s.batch_tokens, .seed = s.seed});
-  const fs::path out(s.out), checkpoint = out / "checkpoint.safetensors";
-  std::error_code problem;
-  fs::create_directories(out, problem);
-  if (problem) throw headred::file_error(s.out, "cannot be made: " + problem.message());
-  if (s.resume) headred::load_checkpoint(checkpoint, trainer, order);
+  training all(be, s, model, std::move(lengths));
+  all.run([&](headred::training_batch& batch, std::span<const index_t> numbers, index_t) {
+    headred::fill_pairs(batch, data.sources, data.targets, numbers, model.config().begin_id, model.config().end_id);
+  });
+  const evaluation e = evaluate(all.trainer(), data, trained);
 
-  nlohmann::ordered_json curve = nlohmann::ordered_json::array();
-  headred::training_batch batch;
-  headred::progress progress(s.updates, trainer.steps());
-  examples::status_line line;
-  while (trainer.steps() < s.updates) {
-    examples::stop_if_interrupted();
-    headred::fill_pairs(batch, data.sources, data.targets, order.next(), model.config().begin_id,
-                        model.config().end_id);
-    const auto step = trainer.step(batch);
-    line.show(headred::progress_line(progress.add(step.tokens), step.loss, step.learning_rate));
-    const index_t n = trainer.steps();
-    if (n % std::max<index_t>(1, s.updates / 100) == 0 || n == s.updates)
-      curve.push_back({{"step", n}, {"loss", step.loss}, {"gradient_norm", step.gradient_norm}});
-    if (s.checkpoint_every > 0 && n % s.checkpoint_every == 0) headred::save_checkpoint(checkpoint, trainer, order);
-  }
-  line.clear();
-  const evaluation e = evaluate(trainer, data, trained);
-
-  headred::save_transformer(out, model.config(), model.weights());
-  examples::save_vocabulary(out / "source_vocabulary.txt", data.source_symbols);
-  examples::save_vocabulary(out / "target_vocabulary.txt", data.target_symbols);
-  const nlohmann::ordered_json summary = {{"data", data.name},
-                                          {"pairs", trained},
-                                          {"updates", trainer.steps()},
-                                          {"skipped_updates", trainer.skipped()},
-                                          {"seed", s.seed},
-                                          {"held_out_pairs", e.pairs},
-                                          {"held_out_nll_per_token", e.nll},
-                                          {"held_out_exact", e.exact},
-                                          {"curve", curve}};
-  headred::write_file_atomically(out / "training.json", summary.dump(1) + "\n");
-  std::cout << "trained on " << trained << " pairs: " << trainer.steps() << " updates\n";
+  examples::save_vocabulary(fs::path(s.out) / "source_vocabulary.txt", data.source_symbols);
+  examples::save_vocabulary(fs::path(s.out) / "target_vocabulary.txt", data.target_symbols);
+  all.save({{"data", data.name},
+            {"pairs", trained},
+            {"updates", all.trainer().steps()},
+            {"skipped_updates", all.trainer().skipped()},
+            {"seed", s.seed},
+            {"held_out_pairs", e.pairs},
+            {"held_out_nll_per_token", e.nll},
+            {"held_out_exact", e.exact}});
+  std::cout << "trained on " << trained << " pairs: " << all.trainer().steps() << " updates\n";
   if (e.pairs > 0)
     std::cout << "held out: " << e.exact << " of " << e.pairs << " translated exactly, " << e.nll
               << " nats per token\n";
+}
+
+void train_text(headred::cpu& be, const settings& s) {
+  examples::masked_text text = examples::read_masked_text(s.text, s.pieces, s.least);
+  text.masking.seed = s.seed;
+  const index_t trained = text.size() - std::min(s.held_out, text.size() / 2);
+  model_type model(be, examples::masked_model(text, geometry_of(s)));
+  headred::initialize(be, model.weights(), s.seed);
+  model.train();
+  auto lengths = headred::sentence_lengths(text.sentences);
+  lengths.resize(static_cast<std::size_t>(trained));
+  training all(be, s, model, std::move(lengths));
+  all.run([&](headred::training_batch& batch, std::span<const index_t> numbers, index_t epoch) {
+    headred::fill_masked(batch, text.sentences, numbers, text.masking, 1 + epoch);
+  });
+
+  const examples::piece_frequencies frequencies(text, trained);
+  double nats = 0, guessed = 0;
+  index_t tokens = 0;
+  std::string lines;
+  headred::training_batch batch;
+  for (index_t i = trained; i < text.size(); ++i) {
+    examples::stop_if_interrupted();
+    headred::fill_masked(batch, text.sentences, std::vector<index_t>{i}, text.masking, 0);
+    nats += all.trainer().evaluate(batch).loss * static_cast<double>(batch.tokens());
+    tokens += batch.tokens();
+    for (const headred::token_id id : batch.labels) guessed += frequencies.nll(id);
+    lines += text.pieces.decode(text.sentences[static_cast<std::size_t>(i)], " ") + "\n";
+  }
+  const auto each = [&](double sum) { return tokens > 0 ? sum / static_cast<double>(tokens) : 0; };
+  examples::save_vocabulary(fs::path(s.out) / "vocab.txt", text.pieces);
+  headred::write_file_atomically(fs::path(s.out) / "held_out.txt", lines);
+  all.save({{"data", text.name},
+            {"sentences", trained},
+            {"left_out", text.left_out},
+            {"pieces", text.pieces.size()},
+            {"updates", all.trainer().steps()},
+            {"skipped_updates", all.trainer().skipped()},
+            {"seed", s.seed},
+            {"held_out_sentences", text.size() - trained},
+            {"held_out_masked_tokens", tokens},
+            {"held_out_nll_per_token", each(nats)},
+            {"held_out_nll_by_frequency", each(guessed)}});
+  std::cout << "trained on " << trained << " sentences, " << text.pieces.size() << " pieces: " << all.trainer().steps()
+            << " updates\n";
+  if (tokens > 0)
+    std::cout << "held out: " << each(nats) << " nats per masked token, " << each(guessed)
+              << " by the frequency of pieces\n";
+}
+
+void run(const settings& s) {
+  headred::cpu be{{.threads = s.threads}};
+  if (s.text.empty())
+    train_pairs(be, s);
+  else
+    train_text(be, s);
   std::cout << "model: " << examples::one_line(s.out) << '\n';
 }
 

@@ -66,16 +66,6 @@ headred::prune_plan random_plans(const headred::plan_layout& layout, const subje
   return plan;
 }
 
-headred::random_sentences draw(const pruning_settings& s, const pruning_task& task,
-                               const headred::transformer_config& c, std::uint64_t seed) {
-  return headred::random_tokens(c, {.sentences = s.sentences,
-                                    .min_length = s.lengths.first,
-                                    .max_length = s.lengths.second,
-                                    .seed = seed,
-                                    .special_source = task.special_source,
-                                    .special_target = task.special_target});
-}
-
 json numbers(const examples::spread& s) {
   json values = json::array();
   for (const double x : s.values) values.push_back(std::isfinite(x) ? json(x) : json(nullptr));
@@ -151,6 +141,7 @@ class study {
   }
 
   void run() {
+    if (!settings_.compare.empty()) models_ = examples::compare_models(be_, settings_, task_, *model_, model_name_);
     examples::pruning_lab lab(be_, settings_, task_, *model_);
     const headred::prune_plan whole(layout_);
     unpruned_ = lab.measure(whole);
@@ -194,14 +185,11 @@ class study {
   void find_makers() {
     examples::progress_bar bar("redundancy", static_cast<long>(settings_.seeds));
     for (index_t i = 0; i < settings_.seeds; ++i) {
-      const auto sentences = draw(settings_, task_, config_, settings_.seed + static_cast<std::uint64_t>(i));
+      const auto sentences = examples::detail::random_sentences(settings_, task_, config_, i);
       examples::for_each_distance([&]<class Distance>(const Distance& d) {
         if (settings_.distance != Distance::name) return;
         headred::model_redundancy<headred::cpu, Distance> sums(be_, config_, d);
-        sums.add(*model_, sentences.source, sentences.target, {.progress = [](index_t) {
-          examples::stop_if_interrupted();
-          return true;
-        }});
+        examples::detail::add_sentences(sums, *model_, sentences.source, sentences.target);
         makers_.emplace_back(be_, sums);
       });
       bar.advance(static_cast<long>(i + 1));
@@ -279,6 +267,7 @@ class study {
       all["overlap_of_seeds"].push_back(
           {{"ratio", ratio}, {"jaccard", o.jaccard}, {"common", o.common}, {"expected_common", o.expected_common}});
     if (settings_.matrices) all["matrices"] = examples::matrices_as_json(matrices_);
+    if (!settings_.compare.empty()) all["models"] = examples::models_as_json(models_);
     return all;
   }
 
@@ -336,6 +325,7 @@ class study {
       }
     }
     if (settings_.matrices) examples::add_matrices(page, matrices_);
+    examples::add_models(page, models_);
     return page.finish();
   }
 
@@ -354,6 +344,7 @@ class study {
   std::vector<std::pair<double, std::map<attention_kind, std::vector<std::vector<double>>>>> removal_;
   std::vector<std::pair<double, headred::plan_overlap>> overlaps_;
   std::vector<examples::matrix_comparison> matrices_;
+  std::vector<examples::model_comparison> models_;
 };
 
 void run(const pruning_settings& s) {

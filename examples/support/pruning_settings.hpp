@@ -52,6 +52,8 @@ Training
   --decode             exact match and symbol error rate by greedy decoding, too
 Other
   --matrices           also compares redundancy matrices: of random tokens and of --eval, and of all seven distances
+  --compare DIR...     also compares the model's redundancy matrices with those of other models of its shape and
+                       vocabularies (after fine-tuning, for another task), on the same random tokens. Needs --model
   --threads N          1 to 4096; 0 takes all cores (default). No result depends on it
   --seed S             of training and of the first random tokens. Default: 1
   --out DIR            receives curves.json, report.html and, of the first seed, plan_<kinds>_<heads removed>.json
@@ -64,7 +66,8 @@ Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 th
 struct pruning_settings {
   std::string model, data, eval, out;
   std::vector<double> ratios;
-  std::vector<std::string> kinds;  // none: each and all
+  std::vector<std::string> kinds;    // none: each and all
+  std::vector<std::string> compare;  // folders of models
   std::string distance = "jensen_shannon";
   index_t seeds = 3, random_plans = 6;
   index_t sentences = 0;
@@ -78,7 +81,7 @@ struct pruning_settings {
 
 namespace detail {
 
-/// The numbers of "FROM:TO:STEP", each rounded to 1e-9 so that 0.05:0.95:0.05 has 0.35 and not 0.35000000000000003.
+/// The numbers of "FROM:TO:STEP", each to 9 digits so that 0.05:0.95:0.05 has 0.35 and not 0.35000000000000003.
 inline std::vector<double> ratio_list(const arguments& words, const std::string& text) {
   double parts[3] = {};
   const char* at = text.data();
@@ -93,7 +96,7 @@ inline std::vector<double> ratio_list(const arguments& words, const std::string&
     words.refuse(text, "FROM:TO:STEP with 0 <= FROM <= TO < 1 and a STEP of 0.0001 or more");
   std::vector<double> all;
   for (int i = 0; parts[0] + i * parts[2] <= parts[1] + 1e-9; ++i)
-    all.push_back(std::round((parts[0] + i * parts[2]) * 1e9) * 1e-9);
+    all.push_back(std::round((parts[0] + i * parts[2]) * 1e9) / 1e9);
   return all;
 }
 
@@ -148,6 +151,8 @@ inline pruning_settings read_pruning_settings(arguments words) {
       s.batch_tokens = count(1);
     } else if (option == "--decode") {
       s.decode = true;
+    } else if (option == "--compare") {
+      for (auto& folder : words.values()) s.compare.push_back(std::move(folder));
     } else if (option == "--matrices") {
       s.matrices = true;
     } else if (option == "--threads") {
@@ -162,6 +167,7 @@ inline pruning_settings read_pruning_settings(arguments words) {
   if (!s.data.empty() && s.model.empty()) throw usage_error("--data needs --model");
   if (!s.model.empty() && s.data.empty()) throw usage_error("--model needs --data");
   if (!s.eval.empty() && s.data.empty()) throw usage_error("--eval needs --data");
+  if (!s.compare.empty() && s.model.empty()) throw usage_error("--compare needs --model");
   if (s.ratios.empty()) s.ratios = {.25, .5, .75};
   const bool small = s.model.empty();
   if (small && s.kinds.empty()) s.kinds = {"all"};
