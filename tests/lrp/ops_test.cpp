@@ -174,7 +174,7 @@ TEST_SUITE("lrp") {
     const double f = 3 / (size_of(in) + 1e-5), expected[] = {.45452892, 1.50000608, 1.045455};
     for (std::size_t i = 0; i < 3; ++i) CHECK(f * in[i] == doctest::Approx(expected[i]).epsilon(1e-7));
 
-    for (const std::size_t n : {1, 7, 16, 21, 75})
+    for (const std::size_t n : {1u, 7u, 16u, 21u, 75u})
       for (const auto bias : {hr::bias_mode::spread, hr::bias_mode::absorbed})
         for (hr::relevance_rule rule : all_rules) {
           rule.bias = bias;
@@ -347,7 +347,7 @@ TEST_SUITE("lrp") {
     values wrong{1, 2, 3};
     CHECK_THROWS_WITH_AS(c.run(hr::epsilon_rule{}, wrong), "linear_relevance: relevance_out is (1,3), expected (1,2)",
                          hr::shape_error);
-    CHECK_THROWS_WITH_AS(hr::relevance_rules<double>(hr::relevance_rule::identity()),
+    CHECK_THROWS_WITH_AS(hr::relevance_rules<double>{hr::relevance_rule::identity()},
                          "relevance_rules: identity for all ops, expected a rule that linear can follow",
                          hr::argument_error);
   }

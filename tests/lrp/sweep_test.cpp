@@ -357,4 +357,39 @@ TEST_SUITE("lrp") {
       CHECK(found[0] == found[1]);
     }
   }
+
+  TEST_CASE("sweep: memory grows with the activations, not with their square") {
+    hr::cpu be{{.threads = 1}};
+    constexpr hr::index_t heads = 2, size = 16, width = heads * size;
+    for (const auto& rule : rules()) {
+      CAPTURE(static_cast<int>(rule.kind));
+      double held[2] = {};
+      for (const hr::index_t n : {128, 256}) {
+        hr::attention_workspace<double> workspace;
+        tape_type t(be);
+        const std::vector<hr::sequence> all{{0, n}};
+        hr::parameter<double, 2, hr::cpu> weight(be, {width, width});
+        std::fill_n(weight.value.data(), weight.value.size(), .1);
+        const hr::slot x = t.add(n, width);
+        t.set_samples(x, all);
+        for (hr::index_t i = 0; i < n * width; ++i)
+          t.value(x).data()[i] = hr::random_stream(4).uniform(static_cast<std::uint64_t>(i)) - .5;
+        hr::attention_call<double, hr::cpu> call;
+        call.shape = {heads, heads, size};
+        call.queries = call.keys = all;
+        call.workspace = &workspace;
+        call.q = call.k = hr::slot_columns(linear(t, x, weight, nullptr));
+        call.v = hr::slot_columns(x);
+        const hr::slot y = attention(t, call);
+        for (hr::index_t i = 0; i < n * width; ++i) t.relevance(y).data()[i] = 1;
+        const std::size_t before = workspace.bytes();
+        t.sweep(rule);
+        held[n / 256] = static_cast<double>(t.relevance_bytes() + workspace.bytes() - before);
+        // The tape takes memory by the megabyte; what an op hands on and its scratch memory come on top.
+        CHECK(held[n / 256] < 1048576 + 16 * 8. * static_cast<double>(n * width));
+      }
+      // Eight of the size of an activation: rows of keys twice as long are their square nowhere.
+      CHECK(held[1] - held[0] < 8 * 8. * static_cast<double>(128 * width));
+    }
+  }
 }

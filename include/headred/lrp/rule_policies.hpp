@@ -60,24 +60,6 @@ constexpr T sign_of(T x) {
   return x < T(0) ? T(-1) : T(1);
 }
 
-/// The factors of an output's positive and negative contributions.
-template <class T>
-struct signed_factors {
-  T plus, minus;
-  double lost;  ///< R (1 - alpha s+ / (s+ + eps) - beta s- / (s- - eps)), by the factors as rounded
-};
-
-template <class T, class Rule>
-signed_factors<T> factors_by_sign(const Rule& rule, T relevance, T plus, T minus) {
-  if (relevance == T(0)) return {};
-  const T eps = static_cast<T>(rule.epsilon);
-  const T p = static_cast<T>(rule.alpha) * relevance / (plus + eps);
-  const T m = static_cast<T>(rule.beta) * relevance / (minus - eps);
-  const double kept =
-      static_cast<double>(p) * static_cast<double>(plus) + static_cast<double>(m) * static_cast<double>(minus);
-  return {p, m, static_cast<double>(relevance) - kept};
-}
-
 /// relevance / (sum + eps sgn(sum)), and what the stabiliser takes.
 template <class T>
 T factor_of_sum(T epsilon, T relevance, T sum, double& lost) {

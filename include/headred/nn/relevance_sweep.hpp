@@ -18,22 +18,24 @@ void add_relevance_sums(Backend& be, const tensor_view<const T, 2>& r, double* s
   for_row_blocks(be, r.extent(0), r.extent(1), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const T* const row = r.data() + i * r.stride(0);
-      constexpr index_t at_once = 8;
-      double sum[at_once] = {}, size[at_once] = {};
+      constexpr index_t lanes = native_lanes<double>, at_once = 4;
+      using vec = pack<double, lanes>;
+      vec sum[at_once] = {}, size[at_once] = {};
       index_t c = 0;
-      for (; c + at_once <= r.extent(1); c += at_once)
+      for (; c + at_once * lanes <= r.extent(1); c += at_once * lanes)
         for (index_t k = 0; k < at_once; ++k) {
-          sum[k] += static_cast<double>(row[c + k]);
-          size[k] += std::abs(static_cast<double>(row[c + k]));
+          const vec x = load_converted<vec>(row + c + k * lanes);
+          sum[k] += x;
+          size[k] += select_less(x, vec{}, -x, x);
         }
-      for (index_t k = 0; c < r.extent(1); ++c, ++k) {
-        sum[k] += static_cast<double>(row[c]);
-        size[k] += std::abs(static_cast<double>(row[c]));
+      double plain = lane_total<double, lanes>((sum[0] + sum[1]) + (sum[2] + sum[3])),
+             absolute = lane_total<double, lanes>((size[0] + size[1]) + (size[2] + size[3]));
+      for (; c < r.extent(1); ++c) {
+        plain += static_cast<double>(row[c]);
+        absolute += std::abs(static_cast<double>(row[c]));
       }
-      for (index_t k = 0; k < at_once; ++k) {
-        sums[2 * i] += sum[k];
-        sums[2 * i + 1] += size[k];
-      }
+      sums[2 * i] += plain;
+      sums[2 * i + 1] += absolute;
     }
   });
 }

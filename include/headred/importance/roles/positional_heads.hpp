@@ -42,9 +42,7 @@ class positional_heads {
     if (queries <= 0 || keys <= 0) return;
     chosen_.assign(static_cast<std::size_t>(layout_.size() * queries), -1);
     for (index_t h = 0; h < layout_.size(); ++h)
-      for (index_t t = 0; t < queries; ++t)
-        if (const double* row = rows_.row(h, t))
-          chosen_[static_cast<std::size_t>(h * queries + t)] = detail::attention_rows::argmax(row, keys);
+      for (index_t t = 0; t < queries; ++t) chosen_[static_cast<std::size_t>(h * queries + t)] = rows_.favourite(h, t);
     reach(std::max(queries, keys) - 1);
     for (index_t h = 0; h < layout_.size(); ++h)
       for (index_t t = 0; t < queries; ++t) {

@@ -1,11 +1,44 @@
 // Relevance through y = a + b.
 #pragma once
 
+#include <headred/lrp/factor_row.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
+
+namespace detail {
+
+template <class T, class Rule>
+double add_row_by_sign(const Rule& rule, const T* x, const T* y, const T* relevance, T* to_x, T* to_y, index_t n) {
+  factor_packs<T> packs(rule);
+  in_packs<T>(n, [&](const auto& get, const auto& put) {
+    using vec = pack<T, native_lanes<T>>;
+    const vec a = get(x), b = get(y), up_a = select_less(vec{}, a, a, vec{}), up_b = select_less(vec{}, b, b, vec{});
+    vec plus = up_a + up_b, minus = (a - up_a) + (b - up_b);
+    packs.turn(get(relevance), plus, minus);
+    put(to_x, select_less(vec{}, a, plus, minus) * a);
+    put(to_y, select_less(vec{}, b, plus, minus) * b);
+  });
+  return packs.total();
+}
+
+template <class T>
+double add_row_by_sum(T epsilon, const T* x, const T* y, const T* relevance, T* to_x, T* to_y, index_t n) {
+  using vec = pack<T, native_lanes<T>>;
+  vec lost{};
+  in_packs<T>(n, [&](const auto& get, const auto& put) {
+    const vec a = get(x), b = get(y), stabiliser = stabiliser_of(epsilon, a + b),
+              f = get(relevance) / (a + b + stabiliser);
+    lost += f * stabiliser;
+    put(to_x, f * a);
+    put(to_y, f * b);
+  });
+  return static_cast<double>(lane_total<T, native_lanes<T>>(lost));
+}
+
+}  // namespace detail
 
 /// relevance_a, relevance_b = what the rule hands to a and b, the two contributions to every entry, not rescaled; returns
 /// what it does not hand on. All (R,D), the last two overwritten. Throws shape_error; argument_error for identity.
@@ -28,22 +61,15 @@ relevance_terms add_relevance(Backend& be, std::type_identity_t<tensor_view<cons
     double* const terms = workspace.terms(3 * rows);
     detail::for_row_blocks(be, rows, cols, [&](index_t begin, index_t end) {
       for (index_t r = begin; r < end; ++r) {
+        const T *const x = a.data() + r * a.stride(0), *const y = b.data() + r * b.stride(0),
+                       *const from = relevance_out.data() + r * relevance_out.stride(0);
+        T *const to_x = relevance_a.data() + r * relevance_a.stride(0), *const to_y = relevance_b.data() +
+                                                                                      r * relevance_b.stride(0);
         double lost = 0;
-        for (index_t c = 0; c < cols; ++c) {
-          const T x = a(r, c), y = b(r, c), relevance = relevance_out(r, c);
-          if constexpr (detail::by_sign<Rule>) {
-            const T plus = (x > T(0) ? x : T(0)) + (y > T(0) ? y : T(0));
-            const T minus = (x > T(0) ? T(0) : x) + (y > T(0) ? T(0) : y);
-            const auto f = detail::factors_by_sign(rule, relevance, plus, minus);
-            relevance_a(r, c) = (x > T(0) ? f.plus : f.minus) * x;
-            relevance_b(r, c) = (y > T(0) ? f.plus : f.minus) * y;
-            lost += f.lost;
-          } else {
-            const T f = detail::factor_of_sum(static_cast<T>(rule.epsilon), relevance, x + y, lost);
-            relevance_a(r, c) = f * x;
-            relevance_b(r, c) = f * y;
-          }
-        }
+        if constexpr (detail::by_sign<Rule>)
+          lost = detail::add_row_by_sign(rule, x, y, from, to_x, to_y, cols);
+        else
+          lost = detail::add_row_by_sum(static_cast<T>(rule.epsilon), x, y, from, to_x, to_y, cols);
         terms[3 * r] = terms[3 * r + 2] = 0;
         terms[3 * r + 1] = lost;
       }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <headred/nn/op/attention_forward.hpp>
+#include <headred/nn/op/signed_attention_relevance.hpp>
 #include <headred/nn/relevance_sweep.hpp>
 
 namespace headred {
@@ -16,21 +17,9 @@ struct attention_relevance_in {
 
 namespace detail {
 
-/// The sum of f(get), get(p) being a pack of p's entries [0,n), zeros beyond them.
-template <class T, class F>
-HEADRED_INLINE T sum_of_packs(index_t n, const F& f) {
-  constexpr int lanes = native_lanes<T>;
-  using vec = pack<T, lanes>;
-  vec sum{};
-  index_t i = 0;
-  for (; i + lanes <= n; i += lanes) sum += f([i](const T* p) { return load<vec>(p + i); });
-  if (i < n) sum += f([i, n](const T* p) { return load_part<vec>(p + i, n - i, T(0)); });
-  return lane_total<T, lanes>(sum);
-}
-
 template <class T>
 index_t relevance_scratch(const attention_shape& s, index_t keys) {
-  return keys * (s.head_size + 5) + s.head_size * (s.head_size + 5);
+  return signed_attention_head<T>::scratch(s.head_size, keys) + 4 * (keys + s.head_size);
 }
 
 /// Operands of a task; R of the outputs before the gates, which pass it on as it is.
@@ -51,10 +40,23 @@ struct attention_relevance_kernel {
     const index_t group = in.shape.heads / in.shape.kv_heads;
     for (index_t h = task.group * group; h < (task.group + task.groups) * group; ++h) {
       relevance_terms lost;
+      signed_attention_head<T> head(in.shape.head_size, keys.length, scale, scratch);
+      const index_t first = h / group * in.shape.head_size;
+      if (by_sign<Rule> && joint)
+        head.begin(in.k.data() + keys.begin * in.k.stride(0) + first, in.k.stride(0),
+                   in.v.data() + keys.begin * in.v.stride(0) + first, in.v.stride(0));
       for (index_t i = 0; i < queries.length; ++i) {
         const index_t n = visible_keys(in.options.causal, i, queries.length, keys.length);
-        row(queries, keys, h, i, n, probabilities + offset + (h * queries.length + i) * keys.length, scratch, lost);
+        place w{};
+        if (!find(queries, keys, h, i, n, probabilities + offset + (h * queries.length + i) * keys.length, w)) continue;
+        if constexpr (by_sign<Rule>)
+          lost.eps += head.row(rule, w, joint);
+        else if (Rule::kind == rule_kind::attn && joint)
+          product_row(w, h, i, queries, keys, scratch, lost);
+        else
+          plain_row(w, scratch, lost);
       }
+      if (by_sign<Rule> && joint) head.end(to.k.data() + keys.begin * to.k.stride(0) + first, to.k.stride(0));
       double* const at = terms + 3 * (task.sentence * in.shape.heads + h);
       at[0] = lost.bias;
       at[1] = lost.eps;
@@ -63,22 +65,17 @@ struct attention_relevance_kernel {
   }
 
  private:
-  // A query of a head: its rows, and those of the keys from the first of the sentence on.
-  struct place {
-    index_t n, size, k_row, v_row, to_k_row, to_v_row;
-    const T *p, *q, *k, *v, *y, *relevance;
-    T *to_q, *to_k, *to_v;
-  };
+  using place = attention_place<T>;
 
-  void row(const sequence& queries, const sequence& keys, index_t h, index_t i, index_t n, const T* p, T* scratch,
-           relevance_terms& lost) const {
+  /// Query i of head h; false if no relevance reaches it.
+  bool find(const sequence& queries, const sequence& keys, index_t h, index_t i, index_t n, const T* p,
+            place& w) const {
     const index_t size = in.shape.head_size, g = h / (in.shape.heads / in.shape.kv_heads), at = queries.begin + i;
-    place w{};
     w.n = n;
     w.size = size;
     w.p = p;
     w.relevance = out.data() + at * out.stride(0) + h * size;
-    if (std::none_of(w.relevance, w.relevance + size, [](T r) { return r != T(0); })) return;
+    if (std::none_of(w.relevance, w.relevance + size, [](T r) { return r != T(0); })) return false;
     const auto head = [size](const auto& m, index_t r, index_t number) {
       return m.data() + r * m.stride(0) + number * size;
     };
@@ -95,124 +92,7 @@ struct attention_relevance_kernel {
       w.to_k = head(to.k, keys.begin, g);
       w.to_k_row = to.k.stride(0);
     }
-    if constexpr (by_sign<Rule>)
-      signed_row(w, scratch, lost);
-    else if (Rule::kind == rule_kind::attn && joint)
-      product_row(w, h, i, queries, keys, scratch, lost);
-    else
-      plain_row(w, scratch, lost);
-  }
-
-  /// Contributions to output c: A_j v_jc; q_d scale sum_j slope_jc k_jd; k_jd q_d scale slope_jc, which has the sign of
-  /// a product, so that its sums by sign come from those of its factors. slope_jc = A_j (v_jc - y_c) says how output c
-  /// moves with score j.
-  void signed_row(const place& w, T* scratch, relevance_terms& lost) const {
-    const index_t n = w.n, size = w.size;
-    T *const slope = scratch, *const across = slope + n * size, *const plus = across + size * size,
-             *const minus = plus + size, *const score = minus + size;
-    for (index_t j = 0; joint && j < n; ++j) {
-      const auto [rising, falling] = score_parts(w, j);
-      score[2 * j] = rising;
-      score[2 * j + 1] = falling;
-    }
-    for_each_pack<T>(size, [&](index_t c, auto zero) {
-      using vec = decltype(zero);
-      const vec y = load<vec>(w.y + c);
-      vec above{}, below{};
-      for (index_t j = 0; j < n; ++j) {
-        const vec v = load<vec>(w.v + j * w.v_row + c), z = v * w.p[j], positive = select_less(zero, z, z, zero);
-        above += positive;
-        below += z - positive;
-        if (!joint) continue;
-        const vec s = w.p[j] * (v - y), up = select_less(zero, s, s, zero), down = s - up;
-        store(slope + j * size + c, s);
-        above += up * score[2 * j] + down * score[2 * j + 1];
-        below += up * score[2 * j + 1] + down * score[2 * j];
-      }
-      store(plus + c, above);
-      store(minus + c, below);
-    });
-    if (joint)
-      for_each_pack<T>(size, [&](index_t c, auto zero) {
-        index_t d = 0;
-        for (; d + 8 <= size; d += 8)
-          across_queries<8>(w, slope + c, d, across + d * size + c, plus + c, minus + c, zero);
-        for (; d < size; ++d) across_queries<1>(w, slope + c, d, across + d * size + c, plus + c, minus + c, zero);
-      });
-    for (index_t c = 0; c < size; ++c) {
-      const auto f = factors_by_sign(rule, w.relevance[c], plus[c], minus[c]);
-      plus[c] = f.plus;
-      minus[c] = f.minus;
-      lost.eps += f.lost;
-    }
-    for (index_t j = 0; j < n; ++j)
-      for_each_pack<T>(size, [=, p = w.p[j], v = w.v + j * w.v_row, to_row = w.to_v + j * w.to_v_row](index_t c,
-                                                                                                      auto zero) {
-        using vec = decltype(zero);
-        const vec z = load<vec>(v + c) * p;
-        store(to_row + c, load<vec>(to_row + c) + select_less(zero, z, load<vec>(plus + c), load<vec>(minus + c)) * z);
-      });
-    if (!joint) return;
-    for (index_t j = 0; j < n; ++j) {
-      const T with = weighed(slope + j * size, plus, minus, size),
-              against = weighed(slope + j * size, minus, plus, size);
-      for_each_pack<T>(size, [=, q = w.q, by = scale, k = w.k + j * w.k_row, to_row = w.to_k + j * w.to_k_row](
-                                 index_t d, auto zero) {
-        using vec = decltype(zero);
-        const vec s = load<vec>(q + d) * load<vec>(k + d) * by;
-        store(to_row + d,
-              load<vec>(to_row + d) + select_less(zero, s, broadcast<vec>(with), broadcast<vec>(against)) * s);
-      });
-    }
-    for (index_t d = 0; d < size; ++d) w.to_q[d] += weighed(across + d * size, plus, minus, size);
-  }
-
-  /// q_d scale sum_j slope_jc k_jd for some d and a pack of outputs: kept, and added to the sums by sign.
-  template <int Count, class Vec>
-  void across_queries(const place& w, const T* slope, index_t d, T* keep, T* plus, T* minus, const Vec& zero) const {
-    Vec sum[Count] = {};
-    const T* k = w.k + d;
-    for (index_t j = 0; j < w.n; ++j, k += w.k_row, slope += w.size) {
-      const Vec s = load<Vec>(slope);
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC unroll 8
-#endif
-      for (int r = 0; r < Count; ++r) sum[r] += s * k[r];
-    }
-    Vec above = load<Vec>(plus), below = load<Vec>(minus);
-    for (int r = 0; r < Count; ++r) {
-      const Vec z = sum[r] * (scale * w.q[d + r]), positive = select_less(zero, z, z, zero);
-      above += positive;
-      below += z - positive;
-      store(keep + r * w.size, z);
-    }
-    store(plus, above);
-    store(minus, below);
-  }
-
-  struct parts_by_sign {
-    T rising, falling;
-  };
-  /// Sums by sign of the terms of score j.
-  parts_by_sign score_parts(const place& w, index_t j) const {
-    const T* const k = w.k + j * w.k_row;
-    const T rising = sum_of_packs<T>(w.size, [&](const auto& get) {
-      const auto s = get(w.q) * get(k) * scale;
-      return select_less(decltype(s){}, s, s, decltype(s){});
-    });
-    const T falling = sum_of_packs<T>(w.size, [&](const auto& get) {
-      const auto s = get(w.q) * get(k) * scale;
-      return select_less(decltype(s){}, s, decltype(s){}, s);
-    });
-    return {rising, falling};
-  }
-
-  /// sum_c x_c (x_c > 0 ? above_c : below_c).
-  static T weighed(const T* x, const T* above, const T* below, index_t n) {
-    return sum_of_packs<T>(n, [&](const auto& get) {
-      const auto z = get(x);
-      return select_less(decltype(z){}, z, get(above), get(below)) * z;
-    });
+    return true;
   }
 
   /// Epsilon: by sums. With s_j = 2 scale q k_j that of output c is y_c + sum_j slope_jc s_j; the slopes' weights add up
@@ -305,7 +185,7 @@ struct attention_relevance_kernel {
 /// the softmax to queries and keys; `attn` goes back product, softmax, product. `in`, `probabilities` and `context`
 /// (before the gates) as of attention_forward without dropout; relevance_out : (Rq, heads head_size), at the context.
 /// `to` is overwritten. A query without keys, or with relevance 0, hands nothing on.
-/// Throws shape_error; argument_error for dropout and for identity. Memory: head_size (S + head_size) a worker; cost by
+/// Throws shape_error; argument_error for dropout and for identity. Memory: head_size (4 S + head_size) a worker; cost by
 /// sign and joint: heads head_size^2 sum_b T_b S_b, otherwise head_size times less.
 template <class T, host_backend Backend, rule_policy Rule>
 relevance_terms attention_relevance(Backend& be, const attention_inputs<T>& in,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <headred/lrp/factor_row.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/relevance_sweep.hpp>
@@ -28,38 +29,34 @@ class signed_norm_row {
     unit_[most * lanes] = T(1);
   }
 
-  /// Returns what goes to the stabiliser and to one sign; `to_shift` receives what an absorbed shift keeps.
+  /// Returns what goes to an absorbed shift, to the stabiliser and to one sign.
   template <class Rule>
-  double run(const Rule& rule, const T* x, const T* scale, const T* shift, T mean, T inverse, const T* relevance, T* to,
-             double& to_shift) {
+  relevance_terms run(const Rule& rule, const T* x, const T* scale, const T* shift, T mean, T inverse,
+                      const T* relevance, T* to) {
     const bool spread = rule.bias == bias_mode::spread;
     const T count = static_cast<T>(n_);
-    T sum_u = T(0), sum_v = T(0);
-    for (index_t i = 0; i < n_; ++i) {
-      const T normal = (x[i] - mean) * inverse;
-      a_[i] = spread ? shift[i] / count : T(0);
-      b_[i] = -scale[i] * inverse / count;
-      c_[i] = b_[i] * normal;
-      d_[i] = scale[i] * inverse * x[i];
-      u_[i] = x[i];
-      v_[i] = x[i] * normal;
-      sum_u += u_[i];
-      sum_v += v_[i];
-    }
+    vec of_u{}, of_v{};
+    in_packs<T>(n_, [&](const auto& get, const auto& put) {
+      const vec at = get(x), by = get(scale) * inverse, normal = (at - mean) * inverse, v = at * normal;
+      if (spread) put(a_, get(shift) / count);
+      put(b_, by / -count);
+      put(c_, by * normal / -count);
+      put(d_, by * at);
+      put(u_, at);
+      put(v_, v);
+      of_u += at;
+      of_v += v;
+    });
+    const T sum_u = lane_total<T, lanes>(of_u), sum_v = lane_total<T, lanes>(of_v);
     in_blocks([&](index_t o, auto packs) { positive_sums<decltype(packs)::value>(o); });
-    double lost = 0;
-    for (index_t o = 0; o < n_; ++o) {
-      // All contributions of o together, from the sums over x: one pass gives both signs. Where the difference would cost
-      // digits the negative ones are summed for themselves.
-      T minus = count * a_[o] + b_[o] * sum_u + c_[o] * sum_v + d_[o] - plus_[o];
-      if (!(minus < T(-.0625) * plus_[o])) minus = negative_sum(o);
-      const T own = spread ? T(0) : shift[o], positive = own > T(0) ? own : T(0);
-      const auto f = factors_by_sign(rule, relevance[o], plus_[o] + positive, minus + (own - positive));
-      to_shift += static_cast<double>((own > T(0) ? f.plus : f.minus) * own);
-      plus_[o] = f.plus;
-      minus_[o] = f.minus;
-      lost += f.lost;
-    }
+    // All contributions of o together, from the sums over x: one pass gives both signs. Where the difference would cost
+    // digits the negative ones are summed for themselves.
+    in_packs<T>(n_, [&](const auto& get, const auto& put) {
+      put(minus_, get(a_) * count + get(b_) * sum_u + get(c_) * sum_v + get(d_) - get(plus_));
+    });
+    for (index_t o = 0; o < n_; ++o)
+      if (relevance[o] != T(0) && !(minus_[o] < T(-.0625) * plus_[o])) minus_[o] = negative_sum(o);
+    const relevance_terms lost = factor_row(rule, relevance, spread ? nullptr : shift, plus_, minus_, n_);
     in_blocks([&](index_t i, auto packs) { contract<decltype(packs)::value>(i, to); });
     return lost;
   }
@@ -211,16 +208,17 @@ relevance_terms layer_norm_relevance(Backend& be, std::type_identity_t<tensor_vi
         std::fill_n(to, cols, T(0));
         return;
       }
-      double lost = 0, to_shift = 0;
+      relevance_terms lost;
       if constexpr (detail::by_sign<Rule>) {
         detail::signed_norm_row<T> row(cols, workspace.scratch(worker));
-        lost = row.run(rule, at, scale.data(), shift.data(), mean(r), inverse_deviation(r), from, to, to_shift);
+        lost = row.run(rule, at, scale.data(), shift.data(), mean(r), inverse_deviation(r), from, to);
       } else {
-        lost = detail::plain_norm_row(static_cast<T>(rule.epsilon), rule.bias == bias_mode::spread, at, scale.data(),
-                                      shift.data(), mean(r), inverse_deviation(r), from, to, cols, to_shift);
+        lost.eps =
+            detail::plain_norm_row(static_cast<T>(rule.epsilon), rule.bias == bias_mode::spread, at, scale.data(),
+                                   shift.data(), mean(r), inverse_deviation(r), from, to, cols, lost.bias);
       }
-      terms[3 * r] = to_shift;
-      terms[3 * r + 1] = lost;
+      terms[3 * r] = lost.bias;
+      terms[3 * r + 1] = lost.eps;
     });
     return detail::total_of(terms, rows);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <headred/lrp/factor_row.hpp>
 #include <headred/lrp/relevance_workspace.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/product_linear_relevance.hpp>
@@ -19,23 +20,15 @@ namespace detail {
 /// stabiliser.
 template <class T>
 std::pair<T, T> factors_by_sum(T epsilon, const T* relevance, const T* sums, const T* bias, T* factors, index_t n) {
-  constexpr index_t lanes = native_lanes<T>;
-  using vec = pack<T, lanes>;
+  using vec = pack<T, native_lanes<T>>;
   vec to_bias{}, lost{};
-  const auto at = [&](const auto& get, index_t o) {
-    const vec s = get(sums + o), stabiliser = select_less(s, vec{}, broadcast<vec>(-epsilon), broadcast<vec>(epsilon)),
-              f = get(relevance + o) / (s + stabiliser);
+  in_packs<T>(n, [&](const auto& get, const auto& put) {
+    const vec s = get(sums), stabiliser = stabiliser_of(epsilon, s), f = get(relevance) / (s + stabiliser);
     lost += f * stabiliser;
-    if (bias != nullptr) to_bias += f * get(bias + o);
-    return f;
-  };
-  index_t o = 0;
-  for (; o + lanes <= n; o += lanes) store(factors + o, at([](const T* p) { return load<vec>(p); }, o));
-  if (o < n) {
-    const vec f = at([n = n - o](const T* p) { return load_part<vec>(p, n, T(0)); }, o);
-    store_part(factors + o, f, n - o);
-  }
-  return {lane_total<T, lanes>(to_bias), lane_total<T, lanes>(lost)};
+    if (bias != nullptr) to_bias += f * get(bias);
+    put(factors, f);
+  });
+  return {lane_total<T, native_lanes<T>>(to_bias), lane_total<T, native_lanes<T>>(lost)};
 }
 
 /// By sign, each contribution with its share of the bias.
@@ -88,7 +81,8 @@ void spread_linear_relevance(Backend& be, const tensor_view<const T, 2>& x, cons
 /// x : (R,I), weight : (O,I), bias : (O) or empty, y : (R,O) as linear_forward left it, relevance_out : (R,O)
 /// -> relevance_in : (R,I), overwritten. Contributions z_oi = weight_oi x_i + bias_o / I (bias_mode::absorbed: without
 /// the bias, which then has its own). Throws shape_error; argument_error for identity.
-/// Cost: epsilon and attn one product, R I O; the others two passes over all contributions, none of which is stored.
+/// Cost: epsilon and attn one product, R I O; by sign three where no bias is spread, else two passes over all
+/// contributions, none of which is stored.
 template <class T, host_backend Backend, rule_policy Rule>
 relevance_terms linear_relevance(Backend& be, std::type_identity_t<tensor_view<const T, 2>> x,
                                  std::type_identity_t<tensor_view<const T, 2>> weight,

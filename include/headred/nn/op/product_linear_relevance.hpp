@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include <headred/backend/tensor.hpp>
+#include <headred/lrp/factor_row.hpp>
 #include <headred/lrp/relevance_workspace.hpp>
-#include <headred/lrp/rule_policies.hpp>
 #include <headred/nn/op/row_loops.hpp>
 
 namespace headred::detail {
@@ -29,54 +29,65 @@ struct unbiased_row {
   T* to;
   double* terms;
 
-  /// f(whether a pack is whole, its number of inputs, w x) for all inputs.
+  /// f(get, put, w x) for all inputs, in packs.
   template <class F>
   static void each(const T* w, const T* x, index_t in, const F& f) {
-    index_t i = 0;
-    for (; i + lanes <= in; i += lanes) f(i, lanes, load<vec>(w + i) * load<vec>(x + i));
-    if (i < in) f(i, in - i, load_part<vec>(w + i, in - i, T(0)) * load_part<vec>(x + i, in - i, T(0)));
+    in_packs<T>(in, [&](const auto& get, const auto& put) { f(get, put, get(w) * get(x)); });
   }
 
   /// In: sums of |z| in `size`. Out: half the sum and half the difference of the factors by sign. Where one sign
   /// outweighs the other by far, differences of sums would cost digits: such an output goes to `to` here and now.
+  /// uneven (out) is scratch memory.
   template <class Rule>
-  void factors(const Rule& rule, const tensor_view<const T, 2>& weight, T* mean, T* size) const {
-    const index_t in = weight.extent(1);
-    for (index_t o = 0; o < weight.extent(0); ++o) {
-      const T own = bias == nullptr ? T(0) : bias[o], sum = y[o] - own, all = size[o];
+  void factors(const Rule& rule, const tensor_view<const T, 2>& weight, T* mean, T* size, T* uneven) const {
+    const index_t in = weight.extent(1), out = weight.extent(0);
+    vec found{};
+    in_packs<T>(out, [&](const auto& get, const auto& put) {
+      const vec zero{}, one = broadcast<vec>(T(1)), r = get(relevance), all = get(size), least = all / T(32),
+                        sum = bias == nullptr ? get(y) : get(y) - get(bias), plus = (all + sum) / T(2),
+                        minus = (sum - all) / T(2);
+      const vec doubtful = select_less(least, plus, select_less(least, -minus, zero, one), one),
+                wanted = select_less(zero, r, doubtful, select_less(r, zero, doubtful, zero));
+      put(mean, plus);
+      put(size, minus);
+      put(uneven, wanted);
+      found += wanted;
+    });
+    const bool some = lane_total<T, lanes>(found) > T(0);
+    for (index_t o = 0; some && o < out; ++o)
+      if (uneven[o] > T(0)) sums_of(weight.data() + o * weight.stride(0), in, mean[o], size[o]);
+    const relevance_terms lost = factor_row(rule, relevance, bias, mean, size, out);
+    terms[0] += lost.bias;
+    terms[1] += lost.eps;
+    for (index_t o = 0; some && o < out; ++o) {
+      if (uneven[o] == T(0)) continue;
+      hand_on(weight.data() + o * weight.stride(0), in, mean[o], size[o]);
       mean[o] = size[o] = T(0);
-      if (relevance[o] == T(0)) continue;
-      T plus = (all + sum) / 2, minus = (sum - all) / 2;
-      const bool even = plus > all / 32 && -minus > all / 32;
-      const T* const w = weight.data() + o * weight.stride(0);
-      if (!even) {
-        vec up{}, down{};
-        each(w, x, in, [&](index_t, index_t, const vec& z) {
-          const vec positive = select_less(vec{}, z, z, vec{});
-          up += positive;
-          down += z - positive;
-        });
-        plus = lane_total<T, lanes>(up);
-        minus = lane_total<T, lanes>(down);
-      }
-      const T positive = own > T(0) ? own : T(0), negative = own - positive;
-      const auto f = factors_by_sign(rule, relevance[o], plus + positive, minus + negative);
-      terms[0] += static_cast<double>(f.plus * positive + f.minus * negative);
-      terms[1] += f.lost;
-      if (even) {
-        mean[o] = (f.plus + f.minus) / 2;
-        size[o] = (f.plus - f.minus) / 2;
-        continue;
-      }
-      const vec above = broadcast<vec>(f.plus), below = broadcast<vec>(f.minus);
-      each(w, x, in, [&](index_t i, index_t n, const vec& z) {
-        const vec part = select_less(vec{}, z, above, below) * z;
-        if (n == lanes)
-          store(to + i, load<vec>(to + i) + part);
-        else
-          store_part(to + i, load_part<vec>(to + i, n, T(0)) + part, n);
-      });
     }
+    in_packs<T>(out, [&](const auto& get, const auto& put) {
+      const vec plus = get(mean), minus = get(size);
+      put(mean, (plus + minus) / T(2));
+      put(size, (plus - minus) / T(2));
+    });
+  }
+
+  /// The contributions of one output, summed by sign.
+  void sums_of(const T* w, index_t in, T& plus, T& minus) const {
+    vec up{}, down{};
+    each(w, x, in, [&](const auto&, const auto&, const vec& z) {
+      const vec positive = select_less(vec{}, z, z, vec{});
+      up += positive;
+      down += z - positive;
+    });
+    plus = lane_total<T, lanes>(up);
+    minus = lane_total<T, lanes>(down);
+  }
+
+  void hand_on(const T* w, index_t in, T plus, T minus) const {
+    const vec above = broadcast<vec>(plus), below = broadcast<vec>(minus);
+    each(w, x, in, [&](const auto& get, const auto& put, const vec& z) {
+      put(to, get(to) + select_less(vec{}, z, above, below) * z);
+    });
   }
 };
 
@@ -113,7 +124,9 @@ void product_linear_relevance(Backend& be, const tensor_view<const T, 2>& x, con
     be.gemm(T(1), batch_of_one(a), batch_of_one(b), T(0), batch_of_one(to));
   };
   multiply(size_of_x, tensor_view<const T, 2>(size_of_weight).transposed(), size);
-  task_runner<Backend>(be).run_rows(rows, [&](index_t n, int) {
+  task_runner<Backend> runner(be);
+  workspace.reserve(runner.workers(), out);
+  runner.run_rows(rows, [&](index_t n, int worker) {
     const index_t r = active[n];
     const unbiased_row<T> row{x.data() + r * x.stride(0),
                               relevance_out.data() + r * relevance_out.stride(0),
@@ -121,7 +134,7 @@ void product_linear_relevance(Backend& be, const tensor_view<const T, 2>& x, con
                               bias,
                               relevance_in.data() + r * relevance_in.stride(0),
                               terms + 3 * r};
-    row.factors(rule, weight, mean.data() + n * out, size.data() + n * out);
+    row.factors(rule, weight, mean.data() + n * out, size.data() + n * out, workspace.scratch(worker));
   });
   const auto add_times = [&](const auto& row_of_x) {
     for_row_blocks(be, rows, in, [&](index_t begin, index_t end) {

@@ -5,8 +5,8 @@
 #include <array>
 
 #include <headred/backend/cpu_gemm.hpp>
-#include <headred/lrp/rule_policies.hpp>
-#include <headred/simd/partial_pack.hpp>
+#include <headred/lrp/factor_row.hpp>
+#include <headred/nn/op/row_loops.hpp>
 
 namespace headred::detail {
 
@@ -59,9 +59,9 @@ class signed_linear {
   template <int Rows, class Rule>
   static void run(const signed_panels<T>& w, const Rule& rule, const signed_rows<T, Rows>& rows, T* factors) {
     for (index_t p = 0; p < w.count(w.out); ++p) {
-      alignas(64) T plus[Rows * width];
-      positive_sums<Rows>(rows, w.by_output(p), w.in, w.shares() + p * width, plus);
-      choose_factors<Rows>(w, rule, rows, p, plus, factors);
+      T* const some = factors + p * 2 * Rows * width;
+      positive_sums<Rows>(rows, w.by_output(p), w.in, w.shares() + p * width, some);
+      choose_factors<Rows>(w, rule, rows, p, some);
     }
     for (index_t p = 0; p < w.count(w.in); ++p) contract<Rows>(w, rows, p, factors);
   }
@@ -83,35 +83,32 @@ class signed_linear {
       }
     }
     for (int r = 0; r < Rows; ++r)
-      for (int k = 0; k < 2; ++k) store(plus + r * width + k * lanes, sum[r][k]);
+      for (int k = 0; k < 2; ++k) store(plus + 2 * r * width + k * lanes, sum[r][k]);
   }
 
-  /// Positive and negative contributions add up to the output's value: one pass gives both sums. Where the difference
-  /// would cost digits the negative ones are summed for themselves.
-  static T minus_of(const signed_panels<T>& w, const T* x, index_t o, T y, T plus) {
-    const T minus = y - plus;
-    if (minus < T(-.0625) * plus) return minus;
+  /// The negative contributions to an output, summed for themselves.
+  static T negative_sum(const signed_panels<T>& w, const T* x, index_t o) {
     const T* const column = w.by_output(o / width) + o % width;
     T sum = T(0);
     for (index_t i = 0; i < w.in; ++i) sum += std::min(T(0), w.shares()[o] + column[i * width] * x[i]);
     return sum;
   }
 
-  /// factors[(o Rows + r) 2] of positive contributions, next to it that of negative ones.
+  /// factors (panels, Rows, 2, width): of positive contributions, then of negative ones. Both sums add up to the output's
+  /// value, so that one pass gives both; where their difference would cost digits the negative ones are summed.
   template <int Rows, class Rule>
   static void choose_factors(const signed_panels<T>& w, const Rule& rule, const signed_rows<T, Rows>& rows,
-                             index_t panel, const T* plus, T* factors) {
+                             index_t panel, T* factors) {
     const index_t first = panel * width, n = std::min<index_t>(width, w.out - first);
-    for (std::size_t r = 0; r < Rows; ++r)
-      for (index_t o = 0; o < n; ++o) {
-        const T positive = plus[static_cast<index_t>(r) * width + o];
-        const T minus = minus_of(w, rows.x[r], first + o, rows.y[r][first + o], positive);
-        const auto f = factors_by_sign(rule, rows.relevance[r][first + o], positive, minus);
-        T* const to = factors + ((first + o) * Rows + static_cast<index_t>(r)) * 2;
-        to[0] = f.plus;
-        to[1] = f.minus;
-        rows.terms[r][1] += f.lost;
-      }
+    for (std::size_t r = 0; r < Rows; ++r, factors += 2 * width) {
+      T *const plus = factors, *const minus = factors + width;
+      const T* const relevance = rows.relevance[r] + first;
+      map_row(
+          n, minus, [](const vec& y, const vec& up) { return y - up; }, rows.y[r] + first, static_cast<const T*>(plus));
+      for (index_t o = 0; o < n; ++o)
+        if (relevance[o] != T(0) && !(minus[o] < T(-.0625) * plus[o])) minus[o] = negative_sum(w, rows.x[r], first + o);
+      rows.terms[r][1] += factor_row<T>(rule, relevance, nullptr, plus, minus, n).eps;
+    }
   }
 
   template <int Rows>
@@ -122,14 +119,15 @@ class signed_linear {
     vec sum[Rows][2] = {};
     const vec zero{};
     const T *column = w.by_input(panel), *shares = w.shares();
-    for (index_t o = 0; o < w.out; ++o, column += width, factors += 2 * Rows) {
+    for (index_t o = 0; o < w.out; ++o, column += width, ++factors) {
+      if (o > 0 && o % width == 0) factors += (2 * Rows - 1) * width;
       const vec w0 = load<vec>(column), w1 = load<vec>(column + lanes), b = broadcast<vec>(shares[o]);
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 8
 #endif
       for (int r = 0; r < Rows; ++r) {
         const vec z0 = w0 * load<vec>(x + r * width) + b, z1 = w1 * load<vec>(x + r * width + lanes) + b;
-        const vec plus = broadcast<vec>(factors[2 * r]), minus = broadcast<vec>(factors[2 * r + 1]);
+        const vec plus = broadcast<vec>(factors[2 * r * width]), minus = broadcast<vec>(factors[(2 * r + 1) * width]);
         sum[r][0] += select_less(zero, z0, plus, minus) * z0;
         sum[r][1] += select_less(zero, z1, plus, minus) * z1;
       }
