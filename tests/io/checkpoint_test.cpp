@@ -188,6 +188,67 @@ TEST_SUITE("io") {
     CHECK(data.find("batches of 30 tokens, seed 7\"") != std::string::npos);
   }
 
+  TEST_CASE("checkpoint: a run's further states are kept, all of them or none") {
+    const folder files;
+    const auto path = files / "run.ckpt";
+    whole_run<float> r;
+    r.train(1);
+    double price = .1;
+    std::vector<double> list{1. / 3, -2, 1e300};
+    const auto register_states = [&](whole_run<float>& run) {
+      run.trainer.settings().states = {{"a.price", [&] { return std::vector<double>{price}; },
+                                        [&](std::span<const double> v) {
+                                          if (v.size() != 1) throw hr::argument_error("price: not one number");
+                                          price = v[0];
+                                        }},
+                                       {"b", [&] { return list; },
+                                        [&](std::span<const double> v) {
+                                          if (v.empty()) throw hr::argument_error("b: nothing there");
+                                          list.assign(v.begin(), v.end());
+                                        }}};
+    };
+    register_states(r);
+    hr::save_checkpoint(path, r.trainer, r.order);
+    const auto kept = list;
+    price = 7;
+    list = {};
+    whole_run<float> other(2);
+    register_states(other);
+    hr::load_checkpoint(path, other.trainer, other.order);
+    CHECK(price == .1);
+    CHECK(list == kept);
+    CHECK(same_bits(other.state(), r.state()));
+
+    // a file that the second state refuses leaves the first, the place in the data and the weights as they were
+    list = {};
+    hr::save_checkpoint(path, r.trainer, r.order);
+    list = {5};
+    price = 3;
+    other.train(2);
+    const auto before = other.state();
+    const auto place = other.order.position();
+    const auto refused = [&](whole_run<float>& run, const std::string& why) {
+      CHECK(after(message_of([&] { hr::load_checkpoint(path, run.trainer, run.order); }), path) == why);
+    };
+    refused(other, "b: nothing there");
+    CHECK(price == 3);
+    CHECK(list == std::vector<double>{5});
+    CHECK(other.order.position().batch == place.batch);
+    CHECK(same_bits(other.state(), before));
+    whole_run<float> without;
+    refused(without, "holds \"state.a.price\", which is no state of this run");
+    exchange(path, "\"state.a.price\":\"0.1\"", "\"state.a.price\":\"0,1\"");
+    refused(other, "metadata \"state.a.price\" holds \"0,1\", expected finite numbers");
+    exchange(path, "state.a.price", "State.a.price");
+    refused(other, "holds no \"state.a.price\", which is a state of this run");
+    hr::save_checkpoint(path, without.trainer, without.order);
+    refused(other, "holds no \"state.a.price\", which is a state of this run");
+    r.trainer.settings().states[1].name = "a.price";
+    CHECK_THROWS_WITH_AS(hr::save_checkpoint(path, r.trainer, r.order),
+                         "save_checkpoint: there are two states a.price, expected names of their own",
+                         hr::argument_error);
+  }
+
   TEST_CASE("checkpoint: damaged files are refused") {
     const folder files;
     const auto path = files / "run.ckpt";
@@ -203,7 +264,7 @@ TEST_SUITE("io") {
     damaged("\"steps\":\"2\"", "\"steps\":\"x\"", "metadata \"steps\" is \"x\", expected a whole number of at least 0");
     damaged("\"skipped\":\"0\"", "\"skipped\":\"3\"", "metadata \"skipped\" is 3, expected at most 2 steps");
     damaged("\"epoch\":", "\"epocH\":", "metadata \"epoch\" is missing: it is not a headred checkpoint");
-    damaged("\"schema\":\"1\"", "\"schema\":\"9\"", "metadata \"schema\" is \"9\", expected \"1\"");
+    damaged("\"schema\":\"1\"", "\"schema\":\"9\"", "metadata \"schema\" is \"9\", expected \"1\" or \"2\"");
     damaged("\"rate\":\"noam\"", "\"rate\":\"moan\"",
             "metadata \"rate\" is \"moan\", expected constant, noam, linear or cosine");
     damaged("headred checkpoint", "headred checkpaint",

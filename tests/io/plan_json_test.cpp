@@ -107,9 +107,48 @@ TEST_SUITE("io") {
     CHECK(plan.kept(attention_kind::cross, 0) == std::vector<hr::index_t>{3, 4});
   }
 
+  TEST_CASE("plan JSON: neurons and layers make it schema 2") {
+    hr::plan_layout layout(hr::head_layout(2, 4));
+    layout.add_stack(hr::model_stack::encoder, {3, 5});
+    hr::prune_plan plan(layout);
+    plan.set_kept(attention_kind::encoder_self, 0, {1, 3});
+    plan.set_kept_neurons(hr::model_stack::encoder, 0, {0, 2});
+    plan.set_kept_layers(hr::model_stack::encoder, {0});
+    const std::string text = R"({
+  "format": "headred.prune_plan",
+  "schema": 2,
+  "unit": "head",
+  "attention": [
+    {"kind": "encoder_self", "layers": [
+      {"heads": 4, "kept": [1, 3]},
+      {"heads": 4, "kept": []}
+    ]}
+  ],
+  "feed_forward": [
+    {"stack": "encoder", "layers": [
+      {"neurons": 3, "kept": [0, 2]},
+      {"neurons": 5, "removed": true}
+    ]}
+  ]
+}
+)";
+    CHECK(hr::to_json_text(plan) == text);
+    CHECK(hr::parse_plan_json(text) == plan);
+    for (std::size_t length = 0; length + 1 < text.size(); ++length)
+      CHECK_THROWS_AS(hr::parse_plan_json(text.substr(0, length)), hr::argument_error);
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const auto random = oracle::random_whole_units(oracle::random_whole_layout(seed), seed);
+      CHECK(hr::parse_plan_json(hr::to_json_text(random)) == random);
+    }
+  }
+
   TEST_CASE("plan JSON: what is wrong is named by its key") {
     const std::string good = R"({"heads": 3, "kept": [0]})";
-    const std::string layer = "plan JSON: attention[0].layers[0]";
+    const std::string layer = "plan JSON: attention[0].layers[0]", block = "plan JSON: feed_forward[0].layers[0]";
+    const auto blocks = [&](const std::string& layers) {
+      return document(
+          good, R"("schema": 2, "unit": "head", "feed_forward": [{"stack": "decoder", "layers": [)" + layers + "]}]");
+    };
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"", "plan JSON: is not JSON: mistake at byte 1"},
         {"{", "plan JSON: is not JSON: mistake at byte 2"},
@@ -123,9 +162,25 @@ TEST_SUITE("io") {
          "plan JSON: document has the unknown key \"\\x00\\x0a\\xc3\\xa4\""},
         {document(good, R"("schema": 1, "schema": 1, "unit": "head")"), "plan JSON: key \"schema\" is given twice"},
         {document(R"({"heads": 3, "kept": [0], "kept": [1]})"), "plan JSON: key \"kept\" is given twice"},
-        {document(good, R"("schema": 2, "unit": "head")"), "plan JSON: schema is 2, expected 1"},
-        {document(good, R"("schema": 1.0, "unit": "head")"), "plan JSON: schema is 1.0, expected 1"},
-        {document(good, R"("schema": "1", "unit": "head")"), "plan JSON: schema is string, expected 1"},
+        {document(good, R"("schema": 2, "unit": "head")"),
+         "plan JSON: document has no key \"feed_forward\" in schema 2"},
+        {document(good, R"("schema": 3, "unit": "head")"), "plan JSON: schema is 3, expected 1 to 2"},
+        {document(good, R"("schema": 1, "feed_forward": [], "unit": "head")"),
+         "plan JSON: document has the key \"feed_forward\" in schema 1"},
+        {blocks(R"({"neurons": 3})"), block + " has not one of \"kept\" and \"removed\""},
+        {blocks(R"({"neurons": 3, "kept": [], "removed": true})"), block + " has not one of \"kept\" and \"removed\""},
+        {blocks(R"({"neurons": 3, "removed": false})"), block + ".removed is not true"},
+        {blocks(R"({"neurons": 3, "kept": [3]})"), "prune_plan: decoder layer 0: neuron 3 is not in [0,3)"},
+        {blocks(R"({"neurons": 3, "kept": [0, 1048577]})"),
+         block + ".kept[1] is 1048577, expected a whole number from 0 to 1048576"},
+        {blocks(R"({"neurons": 3, "kept": []}, {"neurons": 3, "kept": []})"),
+         "plan_layout: cross has 1 layers, expected the 2 of the decoder"},
+        {blocks(R"({"neurons": 3, "removed": true})"),
+         "prune_plan: cross layer 0 is removed, expected it in set_kept_layers before its heads"},
+        {document(good, R"("schema": 2, "feed_forward": [{"stack": "cross", "layers": []}], "unit": "head")"),
+         "plan JSON: feed_forward[0].stack is \"cross\", expected one of encoder, decoder"},
+        {document(good, R"("schema": 1.0, "unit": "head")"), "plan JSON: schema is 1.0, expected 1 to 2"},
+        {document(good, R"("schema": "1", "unit": "head")"), "plan JSON: schema is string, expected 1 to 2"},
         {document(good, R"("schema": 1, "unit": "neuron")"),
          "plan JSON: unit is \"neuron\", expected one of head, kv_group"},
         {document(good, R"("schema": 1, "unit": 3)"), "plan JSON: unit is number, expected one of head, kv_group"},

@@ -30,7 +30,11 @@ long allocations_of(hr::architecture kind, int threads) {
   const hr::transformer_config config = config_of(kind);
   hr::cpu be{{.threads = threads}};
   hr::transformer<float, hr::cpu> model(be, config);
-  hr::model_gates<float, hr::cpu> gates(be, config);
+  std::vector<hr::model_stack> stacks;
+  for (const auto stack : {hr::model_stack::encoder, hr::model_stack::decoder})
+    if (hr::find_stack(config, stack) != nullptr) stacks.push_back(stack);
+  hr::model_gates<float, hr::cpu> gates(be, config, {stacks, stacks});
+  for (const auto stack : stacks) gates.layers(stack).value(1) = .5f;
   std::uint64_t k = 0;
   hr::visit_parameters(model.weights(), [&](const std::string&, auto& p) {
     for (hr::index_t i = 0; i < p.value.size(); ++i)
@@ -47,6 +51,7 @@ long allocations_of(hr::architecture kind, int threads) {
                                        .label_smoothing = .1,
                                        .longest_gradient = 1,
                                        .forward = {.gates = &gates, .keep_attention_gradients = true, .trace = &trace},
+                                       .before_step = [](hr::index_t) {},
                                        .extra_loss = [](auto&, const auto&, double) { return 0.; },
                                        .before_update = [](hr::index_t) {}});
   hr::corpus texts;

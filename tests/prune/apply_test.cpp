@@ -10,7 +10,7 @@
 #include <headred/io/load_transformer.hpp>
 #include <headred/io/save_transformer.hpp>
 #include <headred/nn/model_cost.hpp>
-#include <headred/prune/apply.hpp>
+#include <headred/prune/gated_plan.hpp>
 #include <headred/prune/plan_history.hpp>
 #include <headred/prune/random_plan.hpp>
 
@@ -95,6 +95,88 @@ prune_plan even_plan(const hr::transformer_config& c, std::uint64_t seed) {
   return plan;
 }
 
+/// Keeps each neuron and each layer with probability 1/2, at least one layer, and of the heads what even_plan does.
+prune_plan random_whole_plan(const hr::transformer_config& c, std::uint64_t seed) {
+  const hr::random_stream random(seed, 8);
+  std::uint64_t draw = 0;
+  prune_plan plan(hr::whole_layout(c));
+  const auto some = [&](index_t n) {
+    numbers kept;
+    for (index_t i = 0; i < n; ++i)
+      if (random.below(draw++, 2) == 0) kept.push_back(i);
+    return kept;
+  };
+  for (const auto stack : plan.layout().stacks()) {
+    const index_t layers = plan.layout().layers(stack);
+    numbers kept = some(layers);
+    if (kept.empty()) kept.push_back(static_cast<index_t>(random.below(draw++, static_cast<std::uint64_t>(layers))));
+    plan.set_kept_layers(stack, kept);
+    for (const index_t l : kept)
+      plan.set_kept_neurons(stack, l, some(plan.layout().neurons(stack)[static_cast<std::size_t>(l)]));
+  }
+  return hr::plan_intersection(even_plan(c, seed), plan);
+}
+
+/// Gates of 0 on what the plan removes, 1 or random on the other heads and neurons, 1 on layers.
+template <class T>
+hr::model_gates<T, cpu> whole_gates_of(cpu& be, const hr::transformer_config& c, const prune_plan& plan,
+                                       std::uint64_t seed = 0) {
+  hr::model_gates<T, cpu> gates(be, c, {plan.layout().stacks(), plan.layout().stacks()});
+  const hr::random_stream random(seed, 9);
+  std::uint64_t draw = 0;
+  const auto set = [&](auto& of, const numbers& kept, bool vary) {
+    for (index_t i = 0; i < of.value.size(); ++i) of.value(i) = T(0);
+    for (const index_t i : kept) of.value(i) = vary && seed > 0 ? static_cast<T>(.5 + random.uniform(draw++)) : T(1);
+  };
+  for (const auto kind : plan.layout().kinds())
+    for (index_t l = 0; l < plan.layout().heads(kind).layers(); ++l) set(gates.of(kind, l), plan.kept(kind, l), true);
+  for (const auto stack : plan.layout().stacks()) {
+    for (index_t l = 0; l < plan.layout().layers(stack); ++l)
+      set(gates.neurons(stack, l), plan.kept_neurons(stack, l), true);
+    set(gates.layers(stack), plan.kept_layers(stack), false);
+  }
+  return gates;
+}
+
+template <class T>
+void check_whole_plans(double tolerance) {
+  cpu be{{.threads = 2}};
+  for (const auto& [name, config] : small_models()) {
+    CAPTURE(name);
+    auto model = small_model<T>(be, config, headred_test::seed());
+    const auto source = small_batch(5, config.source.vocabulary, 3), target = small_batch(5, 9, 4);
+    const auto whole = logits_of(model, source, target);
+    const std::vector<index_t> lengths{7, 3}, targets = config.has_cross() ? lengths : std::vector<index_t>();
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      CAPTURE(seed);
+      const prune_plan plan = seed == 0 ? prune_plan(hr::whole_layout(config)) : random_whole_plan(config, seed);
+      auto gates = whole_gates_of<T>(be, config, plan);
+      const auto expected = logits_of(model, source, target, &gates);
+      auto pruned = hr::apply(plan, model, {.shared = hr::shared_layers::untie});
+      CHECK(difference(logits_of(pruned, source, target), expected) < tolerance);
+      CHECK(hr::whole_layout(pruned.config()) == hr::pruned_layout(plan));
+      CHECK(hr::gated_plan(be, config, gates) == plan);
+      auto open = whole_gates_of<T>(be, config, plan, seed + 100);
+      auto folded = hr::apply(plan, model, {.shared = hr::shared_layers::untie}, &open);
+      CHECK(difference(logits_of(folded, source, target), logits_of(model, source, target, &open)) < tolerance);
+      if (seed == 0) {
+        CHECK(bits_of(pruned.weights()) == bits_of(model.weights()));
+        CHECK(pruned.config() == config);
+        CHECK(expected == whole);
+        continue;
+      }
+      CHECK(difference(expected, whole) > 1e-4);
+      CHECK(hr::forward_flops(pruned.config(), lengths, targets).total() <
+            hr::forward_flops(config, lengths, targets).total());
+      if (name != "shared") CHECK(hr::parameter_count(pruned.config()).total() < hr::parameter_count(config).total());
+      double counted = 0;
+      hr::visit_parameters(pruned.weights(),
+                           [&](const std::string&, const auto& p) { counted += static_cast<double>(p.value.size()); });
+      CHECK(counted == hr::parameter_count(pruned.config()).total());
+    }
+  }
+}
+
 template <class T>
 void check_against_gates(double tolerance) {
   cpu be{{.threads = 2}};
@@ -141,6 +223,117 @@ TEST_SUITE("prune") {
   }
   TEST_CASE("a pruned model computes what the model with closed gates computes, f32") {
     check_against_gates<float>(2e-5);
+  }
+
+  TEST_CASE("neurons and layers too: a pruned model computes what the model with closed gates computes, f64") {
+    check_whole_plans<double>(1e-12);
+  }
+  TEST_CASE("neurons and layers too: a pruned model computes what the model with closed gates computes, f32") {
+    check_whole_plans<float>(2e-5);
+  }
+
+  TEST_CASE("neurons and layers: what stays of weights and configuration, saved and loaded bit by bit") {
+    cpu be;
+    hr::transformer_config c = small_models()[3].config;
+    auto model = small_model<double>(be, c, 9);
+    prune_plan plan(hr::whole_layout(c));
+    plan.set_kept_neurons(hr::model_stack::encoder, 1, {2, 11});
+    plan.set_kept_neurons(hr::model_stack::decoder, 1, {});
+    plan.set_kept_layers(hr::model_stack::encoder, {1});
+    plan.set_kept(attention_kind::encoder_self, 1, {1});
+    const auto pruned = hr::apply(plan, model);
+    REQUIRE(pruned.config().encoder.layers.size() == 1);
+    CHECK(pruned.config().encoder.layers[0] == hr::layer_config{{1, 1, 4, {1}}, {}, 2});
+    CHECK(pruned.config().decoder.layers[0] == c.decoder.layers[0]);
+    CHECK(pruned.config().decoder.layers[1].feed_forward == 0);
+    const auto& left = pruned.weights().encoder[0];
+    const auto& old = model.weights().encoder[1];
+    CHECK(left.expand.weight.value.shape() == hr::shape_t<2>{2, 8});
+    CHECK(left.contract.weight.value.shape() == hr::shape_t<2>{8, 2});
+    const index_t from[] = {2, 11};
+    for (index_t i = 0; i < 2; ++i) {
+      CHECK(left.expand.bias.value(i) == old.expand.bias.value(from[i]));
+      for (index_t j = 0; j < 8; ++j) {
+        CHECK(left.expand.weight.value(i, j) == old.expand.weight.value(from[i], j));
+        CHECK(left.contract.weight.value(j, i) == old.contract.weight.value(j, from[i]));
+        CHECK(left.contract.bias.value(j) == old.contract.bias.value(j));
+        CHECK(left.self.norm.scale.value(j) == old.self.norm.scale.value(j));
+      }
+    }
+    CHECK(pruned.weights().decoder[1].contract.weight.value.shape() == hr::shape_t<2>{8, 0});
+    CHECK(pruned.weights().decoder[1].contract.bias.value.size() == 8);
+
+    const auto folder = std::filesystem::temp_directory_path() / "headred_apply_test_whole";
+    hr::save_transformer(folder, pruned.config(), pruned.weights(), plan);
+    const auto loaded = hr::load_transformer<double>(be, folder);
+    CHECK(loaded.config == pruned.config());
+    CHECK(bits_of(loaded.weights) == bits_of(pruned.weights()));
+    CHECK(loaded.plan == plan);
+    std::filesystem::remove_all(folder);
+
+    // the moments of an optimiser, and gates by name, follow
+    const hr::model_selection selection(plan, c);
+    CHECK(selection.of("encoder.0.contract.weight").from == "encoder.1.contract.weight");
+    CHECK(selection.of("encoder.0.expand.bias").pieces == numbers{2, 11});
+    CHECK(selection.of("gates.encoder_self.0").from == "gates.encoder_self.1");
+    CHECK_THROWS_WITH_AS(selection.of("encoder.1.norm.scale"),
+                         "model_selection: there is no weight set for encoder.1.norm.scale", hr::argument_error);
+  }
+
+  TEST_CASE("layers that share weights: a layer fewer, the set stays; other neurons are refused or untied") {
+    cpu be;
+    const hr::transformer_config c = small_models()[1].config;  // weights 0, 0, 1, 0
+    auto model = small_model<double>(be, c, 9);
+    prune_plan plan(hr::whole_layout(c));
+    plan.set_kept_layers(hr::model_stack::encoder, {1, 3});
+    const auto two = hr::apply(plan, model);
+    CHECK(two.config().encoder.weights == numbers{0, 0});
+    CHECK(two.weights().encoder.size() == 1);
+    plan.set_kept_layers(hr::model_stack::encoder, {2, 3});
+    CHECK(hr::apply(plan, model).config().encoder.weights == numbers{1, 0});
+    plan.set_kept_layers(hr::model_stack::encoder, {2});
+    const auto one = hr::apply(plan, model);
+    CHECK(one.config().encoder.weights == numbers{0});
+    CHECK(one.weights().encoder[0].expand.bias.value(3) == model.weights().encoder[1].expand.bias.value(3));
+    plan = prune_plan(hr::whole_layout(c));
+    plan.set_kept_neurons(hr::model_stack::encoder, 3, {0, 1});
+    CHECK_THROWS_WITH_AS(
+        hr::apply(plan, model),
+        "apply: encoder layer 3 shares its weights with layer 0 and would keep other heads, neurons or "
+        "factors, expected the same or shared_layers::untie",
+        hr::argument_error);
+    CHECK(hr::apply(plan, model, {.shared = hr::shared_layers::untie}).config().encoder.weights == numbers{0, 0, 1, 2});
+  }
+
+  TEST_CASE("neurons and layers: what cannot be applied") {
+    cpu be;
+    const hr::transformer_config c = small_models()[0].config;
+    auto model = small_model<double>(be, c, 9);
+    prune_plan plan(hr::whole_layout(c));
+    plan.set_kept_layers(hr::model_stack::encoder, {});
+    CHECK(error_text<hr::argument_error>([&] { hr::apply(plan, model); }) ==
+          "apply: the plan removes every layer of the encoder, expected at least one to stay");
+    hr::transformer_config other = c;
+    other.encoder.layers[1].feed_forward = 7;
+    CHECK(error_text<hr::shape_error>([&] {
+            hr::apply(prune_plan(hr::whole_layout(other)), model);
+          }).find("encoder 20,7,8 neurons, expected") != std::string::npos);
+    hr::model_gates<double, cpu> gates(be, c, {{}, {hr::model_stack::encoder}});
+    gates.layers(hr::model_stack::encoder).value(1) = .5;
+    CHECK(error_text<hr::argument_error>([&] { hr::apply(prune_plan(hr::model_layout(c)), model, {}, &gates); }) ==
+          "apply: the gate of encoder layer 1, which stays, is not 1, and weights cannot take it up");
+    CHECK(hr::gated_plan(be, c, gates).removes_nothing());
+    gates.layers(hr::model_stack::encoder).value(1) = std::nan("");
+    CHECK(error_text<hr::argument_error>([&] { hr::gated_plan(be, c, gates); }) ==
+          "gated_plan: the gate of layer 1 in encoder is not finite");
+    CHECK(error_text<hr::argument_error>([&] { hr::model_gates<double, cpu>(be, c, {{hr::model_stack::decoder}}); }) ==
+          "model_gates: the model has no decoder");
+    CHECK(error_text<hr::argument_error>([&] { gates.neurons(hr::model_stack::encoder, 0); }) ==
+          "model_gates: the neurons of encoder layer 0 have no gates");
+    CHECK(error_text<hr::argument_error>([&] {
+            hr::model_selection(prune_plan(hr::model_layout(c)), c, {}, {},
+                                {{hr::model_stack::encoder, {{1}, {1}, {1}}}});
+          }) == "apply: the factors of encoder neurons layer 0 are 1, expected 20");
   }
 
   TEST_CASE("a plan that removes nothing gives the same model, bit by bit") {
@@ -239,8 +432,8 @@ TEST_SUITE("prune") {
     CHECK(hr::apply(plan, model).config().encoder.weights == numbers{0, 0, 1, 0});  // alike: nothing to untie
     keep(1, {0, 3});
     CHECK(error_text<hr::argument_error>([&] { hr::apply(plan, model); }) ==
-          "apply: encoder layer 1 shares its weights with layer 0 and would keep other heads or factors, expected the "
-          "same or shared_layers::untie");
+          "apply: encoder layer 1 shares its weights with layer 0 and would keep other heads, neurons or factors, "
+          "expected the same or shared_layers::untie");
     const auto untied = hr::apply(plan, model, {.shared = hr::shared_layers::untie});
     CHECK(untied.config().encoder.weights == numbers{0, 2, 1, 0});
     CHECK(untied.weights().encoder.size() == 3);

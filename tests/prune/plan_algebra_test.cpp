@@ -4,9 +4,10 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include <headred/prune/plan_algebra.hpp>
+#include <headred/prune/plan_history.hpp>
 #include <headred/prune/plan_overlap.hpp>
 #include <headred/prune/random_plan.hpp>
 
@@ -36,6 +37,51 @@ TEST_SUITE("prune") {
       CHECK(hr::plan_complement(hr::plan_complement(a)) == a);
       CHECK(hr::plan_union(a, hr::plan_complement(a)).removes_nothing());
       CHECK(hr::plan_union(a, b).unit() == unit);
+    }
+  }
+
+  TEST_CASE("neurons and layers: union, intersection, complement, rounds of pruning, as those of sets") {
+    const auto with = [](const auto& x, const auto& y, auto&& combine) {
+      std::remove_cvref_t<decltype(x)> z;
+      combine(x.begin(), x.end(), y.begin(), y.end(), std::inserter(z, z.end()));
+      return z;
+    };
+    const auto either = [](auto... x) { return std::set_union(x...); };
+    const auto both = [](auto... x) { return std::set_intersection(x...); };
+    const auto rest = [](auto... x) { return std::set_difference(x...); };
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      const auto layout = oracle::random_whole_layout(headred_test::seed() + seed);
+      const auto a = oracle::random_whole_units(layout, 2 * seed), b = oracle::random_whole_units(layout, 2 * seed + 1);
+      const auto x = oracle::kept_whole_set(a), y = oracle::kept_whole_set(b),
+                 all = oracle::kept_whole_set(hr::prune_plan(layout));
+      const auto sets = [&](const oracle::whole_set& p, const oracle::whole_set& q, const auto& combine) {
+        return oracle::whole_set{with(p.heads, q.heads, combine), with(p.neurons, q.neurons, combine),
+                                 with(p.layers, q.layers, combine)};
+      };
+      CHECK(oracle::kept_whole_set(hr::plan_union(a, b)) == sets(x, y, either));
+      CHECK(oracle::kept_whole_set(hr::plan_intersection(a, b)) == sets(x, y, both));
+      const auto other = oracle::kept_whole_set(hr::plan_complement(a));
+      CHECK(other.heads == with(all.heads, x.heads, rest));
+      CHECK(other.neurons == with(all.neurons, x.neurons, rest));
+      CHECK(hr::plan_union(a, hr::plan_complement(a)).removes_nothing());
+      CHECK(a.neuron_count() == static_cast<hr::index_t>(x.neurons.size()));
+      CHECK(a.layer_count() == static_cast<hr::index_t>(x.layers.size()));
+      // two plans for the unpruned model, one after the other
+      const auto after = hr::plan_after(a, b);
+      CHECK(after.layout() == hr::pruned_layout(a));
+      CHECK(hr::compose(a, after) == hr::plan_intersection(a, b));
+      CHECK(hr::joint_plan(a, b) == hr::plan_intersection(a, b));
+      CHECK(hr::compose(a, hr::prune_plan(hr::pruned_layout(a))) == a);
+      CHECK(hr::compose(hr::prune_plan(layout), a) == a);
+      const auto later = oracle::random_whole_units(hr::pruned_layout(a), seed);
+      CHECK(hr::pruned_layout(hr::compose(a, later)) == hr::pruned_layout(later));
+      // a plan for heads alone keeps the rest
+      const auto heads = oracle::random_units(layout.heads_alone(), prune_unit::head, seed);
+      CHECK(hr::plan_union(heads, a).neuron_count() == layout.neurons());
+      CHECK(hr::plan_intersection(heads, a) == hr::plan_intersection(heads.with_layout(layout), a));
+      CHECK(hr::compose(a, hr::plan_after(a, heads)) == hr::plan_intersection(a, heads));
+      CHECK(hr::joint_plan(heads, a) == hr::plan_intersection(a, heads));
+      CHECK(hr::compose(heads, hr::plan_after(heads, a)) == hr::plan_intersection(a, heads));
     }
   }
 

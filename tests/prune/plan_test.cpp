@@ -67,6 +67,87 @@ TEST_SUITE("prune") {
     CHECK(layout == before);
   }
 
+  TEST_CASE("plan_layout: stacks, and what they refuse") {
+    using hr::argument_error;
+    using hr::model_stack;
+    hr::plan_layout layout(hr::head_layout(2, 12));
+    CHECK_THROWS_WITH_AS(layout.neurons(model_stack::encoder),
+                         "plan_layout: the layout names no neurons of the encoder", argument_error);
+    CHECK_THROWS_WITH_AS(layout.add_stack(model_stack::encoder, {5}),
+                         "plan_layout: encoder_self has 2 layers, expected the 1 of the encoder", argument_error);
+    CHECK_THROWS_WITH_AS(layout.add_stack(model_stack::encoder, {5, -1}),
+                         "plan_layout: encoder layer 1 has -1 neurons, expected 0 to 1048576", argument_error);
+    CHECK_THROWS_WITH_AS(layout.add_stack(model_stack::decoder, numbers(9, hr::plan_layout::max_neurons)),
+                         "plan_layout: stack decoder has more neurons than the 8388608 expected at most in all",
+                         argument_error);
+    CHECK_THROWS_WITH_AS(layout.add_stack(model_stack(7), {1}), "plan_layout: unknown stack 7", argument_error);
+    CHECK_THROWS_WITH_AS(layout.add_stack(model_stack::decoder, {}),
+                         "plan_layout: stack decoder has no layers, expected at least 1", argument_error);
+    CHECK(layout == hr::plan_layout(hr::head_layout(2, 12)));
+    hr::plan_layout whole = layout;
+    whole.add_stack(model_stack::encoder, {5, 6});
+    CHECK_THROWS_WITH_AS(whole.add_stack(model_stack::encoder, {5, 6}), "plan_layout: stack encoder is given twice",
+                         argument_error);
+    CHECK(layout.fits(whole));
+    CHECK_FALSE(whole.fits(layout));
+    CHECK(whole.heads_alone() == layout);
+    CHECK(whole.neurons() == 11);
+    whole.add_stack(model_stack::decoder, {1});
+    CHECK_THROWS_WITH_AS(whole.add(attention_kind::cross, hr::head_layout(2, 1)),
+                         "plan_layout: cross has 2 layers, expected the 1 of the decoder", argument_error);
+  }
+
+  TEST_CASE("prune_plan: neurons and layers; a layer that goes takes its heads and neurons along") {
+    using hr::argument_error;
+    using hr::model_stack;
+    hr::plan_layout layout(hr::head_layout(2, 3));
+    layout.add_stack(model_stack::encoder, {4, 5});
+    hr::prune_plan plan(layout);
+    CHECK(plan.removes_nothing());
+    plan.set_kept_neurons(model_stack::encoder, 0, {3, 1});
+    CHECK(plan.kept_neurons(model_stack::encoder, 0) == numbers{1, 3});
+    CHECK(plan.neuron_count() == 7);
+    CHECK(plan.layer_count() == 2);
+    CHECK_FALSE(plan.removes_nothing());
+    plan.set_kept_layers(model_stack::encoder, {0});
+    CHECK(plan.kept(attention_kind::encoder_self, 1).empty());
+    CHECK(plan.kept_neurons(model_stack::encoder, 1).empty());
+    CHECK(plan.neuron_count() == 2);
+    CHECK(plan.kept_layers(attention_kind::encoder_self) == numbers{0});
+    CHECK_FALSE(plan.is_kept(model_stack::encoder, 1));
+    const auto before = plan;
+    CHECK_THROWS_WITH_AS(plan.set_kept_neurons(model_stack::encoder, 1, {0}),
+                         "prune_plan: encoder layer 1 is removed, expected it in set_kept_layers before its neurons",
+                         argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept(attention_kind::encoder_self, 1, {0}),
+                         "prune_plan: encoder_self layer 1 is removed, expected it in set_kept_layers before its heads",
+                         argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept_layers(model_stack::encoder, {0, 2}),
+                         "prune_plan: encoder: layer 2 is not in [0,2)", argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept_layers(model_stack::encoder, {0, 0}),
+                         "prune_plan: encoder: layer 0 is named twice", argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept_neurons(model_stack::encoder, 0, {4}),
+                         "prune_plan: encoder layer 0: neuron 4 is not in [0,4)", argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept_neurons(model_stack::encoder, 2, {}),
+                         "prune_plan: the encoder has no layer 2, expected [0,2)", argument_error);
+    CHECK_THROWS_WITH_AS(plan.set_kept_layers(model_stack::decoder, {}),
+                         "plan_layout: the layout names no neurons of the decoder", argument_error);
+    CHECK(plan == before);
+    plan.set_kept_layers(model_stack::encoder, {0, 1});  // comes back whole
+    CHECK(plan.neuron_count() == 7);
+    CHECK(plan.kept(attention_kind::encoder_self, 1) == numbers{0, 1, 2});
+    CHECK(plan.kept_neurons(model_stack::encoder, 0) == numbers{1, 3});
+    const auto none = hr::prune_plan::keep_nothing(layout);
+    CHECK(none.count() + none.neuron_count() + none.layer_count() == 0);
+    const hr::prune_plan heads(layout.heads_alone());
+    CHECK(heads.with_layout(layout) == hr::prune_plan(layout));
+    CHECK_NOTHROW(hr::validate_plan(heads, layout));
+    CHECK_THROWS_WITH_AS(hr::validate_plan(plan, layout.heads_alone()),
+                         "prune_plan: the plan is for encoder_self 2x3 heads, encoder 4,5 neurons, expected "
+                         "encoder_self 2x3 heads",
+                         hr::shape_error);
+  }
+
   TEST_CASE("prune_plan: starts with everything kept; what is set is what is kept") {
     hr::prune_plan plan(hr::plan_layout(hr::head_layout({3, 0, 5})));
     CHECK(plan.removes_nothing());

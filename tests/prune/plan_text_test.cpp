@@ -65,15 +65,71 @@ TEST_SUITE("prune") {
     CHECK(hr::parse_plan(hr::to_text(hr::prune_plan())) == hr::prune_plan());
   }
 
+  TEST_CASE("plan text: neurons and layers make it schema 2") {
+    const std::string both =
+        "prune_plan schema 2 unit head layers 3 neurons 3\n"
+        "encoder_self 0: 0 2 (2 of 4)\n"
+        "encoder_self 1: (0 of 4)\n"
+        "decoder_self 0: 1 (1 of 2, groups 1+1)\n"
+        "encoder 0: 0-2 5 7-8 (6 of 9)\n"
+        "encoder 1: removed (of 9)\n"
+        "decoder 0: (0 of 3)";
+    hr::plan_layout layout;
+    layout.add(attention_kind::encoder_self, hr::head_layout(2, 4));
+    layout.add(attention_kind::decoder_self, hr::head_layout(1, 2));
+    layout.add_stack(hr::model_stack::decoder, {3}).add_stack(hr::model_stack::encoder, {9, 9});
+    CHECK(hr::to_string(layout) ==
+          "encoder_self 2x4 heads, decoder_self 1x2 heads, encoder 2x9 neurons, decoder 1x3 neurons");
+    hr::prune_plan plan(layout);
+    plan.set_kept(attention_kind::encoder_self, 0, {2, 0});
+    plan.set_kept(attention_kind::decoder_self, 0, {1});
+    plan.set_kept_neurons(hr::model_stack::encoder, 0, {8, 0, 1, 2, 7, 5});
+    plan.set_kept_neurons(hr::model_stack::decoder, 0, {});
+    plan.set_kept_layers(hr::model_stack::encoder, {0});
+    const std::string plain = [&] {
+      std::string text = both;
+      return text.erase(text.find(", groups 1+1"), 12);
+    }();
+    CHECK(hr::to_text(plan) == plain);
+    CHECK(hr::parse_plan(both) == plan);
+    CHECK(hr::parse_plan(plain + "\n") == plan);
+    for (std::size_t length = 0; length < both.size(); ++length)
+      CHECK_THROWS_AS(hr::parse_plan(both.substr(0, length)), hr::argument_error);
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const auto random = oracle::random_whole_units(oracle::random_whole_layout(seed), seed);
+      CHECK(hr::parse_plan(hr::to_text(random)) == random);
+    }
+  }
+
   TEST_CASE("plan text: what is wrong is named with its line") {
     const std::string head = "prune_plan schema 1 unit head layers 1\n";
     const std::string two = "prune_plan schema 1 unit head layers 2\n",
                       three = "prune_plan schema 1 unit head layers 3\n";
     const std::string group = "prune_plan schema 1 unit kv_group layers 1\n";
+    const std::string blocks = "prune_plan schema 2 unit head layers 1 neurons 1\n";
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"", "parse_plan: line 1: expected \"prune_plan schema \""},
         {"prune_plan schema x", "parse_plan: line 1: expected a schema version"},
-        {"prune_plan schema 2 unit head", "parse_plan: line 1: schema is 2, expected 1"},
+        {"prune_plan schema 3 unit head", "parse_plan: line 1: schema is 3, expected 1 to 2"},
+        {"prune_plan schema 0 unit head", "parse_plan: line 1: schema is 0, expected 1 to 2"},
+        {"prune_plan schema 2 unit head layers 1\n", "parse_plan: line 1: expected \" neurons \""},
+        {"prune_plan schema 1 unit head layers 1 neurons 1\n", "parse_plan: line 1: expected the end of the line"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 0-3 (4 of 4)\nencoder 1: (0 of 4)",
+         "parse_plan: line 4: expected the end after 2 layers"},
+        {blocks + "cross 0: 0 (1 of 2)\ncross 1: (0 of 4)", "parse_plan: line 3: expected a stack: encoder or decoder"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 0-3 (3 of 4)", "parse_plan: line 3: lists 4 neurons but counts 3"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 3-2 (0 of 4)",
+         "parse_plan: line 3: expected ranges of neurons below 1048576, 8388608 at most in all"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 0-1048576 (1 of 1)",
+         "parse_plan: line 3: expected ranges of neurons below 1048576, 8388608 at most in all"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 0-3 3 (5 of 5)",
+         "prune_plan: encoder layer 0: neuron 3 is named twice"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: 4 (1 of 4)",
+         "prune_plan: encoder layer 0: neuron 4 is not in [0,4)"},
+        {blocks + "cross 0: 0 (1 of 2)\nencoder 0: (0 of 1048577)",
+         "plan_layout: encoder layer 0 has 1048577 neurons, expected 0 to 1048576"},
+        {blocks + "cross 0: 0 (1 of 2)\ndecoder 0: removed (of 4)",
+         "prune_plan: cross layer 0 is removed, expected it in set_kept_layers before its heads"},
         {"prune_plan schema 1 unit neuron", "parse_plan: line 1: unknown unit, expected head or kv_group"},
         {"prune_plan schema 1 unit head", "parse_plan: line 1: expected \" layers \""},
         {"prune_plan schema 1 unit head layers 1 ", "parse_plan: line 1: expected the end of the line"},

@@ -152,6 +152,85 @@ TEST_SUITE("sparsity") {
     }
   }
 
+  TEST_CASE("gate_training: neurons and layers: the gradient of log_a through a whole model, by 4-point differences") {
+    hr::cpu be{{.threads = 2}};
+    for (const bool pre_norm : {true, false}) {
+      auto config = small_config();
+      config.pre_norm = config.final_norm = pre_norm;
+      auto model = seeded_model<double>(be, config);
+      gates_of<double> gates(be, model.config(),
+                             {.lambda = .3,
+                              .kinds = {attention_kind::cross},
+                              .neurons = {hr::model_stack::decoder},
+                              .layers = {hr::model_stack::encoder, hr::model_stack::decoder},
+                              .neuron_weight = .25,
+                              .layer_weight = 3,
+                              .initial = .2,
+                              .seed = 10});
+      hr::parameter_list<double, hr::cpu> list(model.weights());
+      gates.add_to(list);
+      hr::adam<double, hr::cpu> optimizer(be, list);
+      hr::trainer<double, hr::cpu>::options o{.rate = {hr::decay_kind::constant, 0, 0}};
+      gates.attach(o);
+      auto* const neurons = &gates.log_a_neurons(hr::model_stack::decoder, 1);
+      std::vector<hr::parameter<double, 1, hr::cpu>*> all{neurons, &gates.log_a_layers(hr::model_stack::encoder),
+                                                          &gates.log_a_layers(hr::model_stack::decoder),
+                                                          &gates.log_a(attention_kind::cross, 1)};
+      std::vector<std::vector<double>> found;
+      o.before_update = [&, pull_back = o.before_update](hr::index_t step) {
+        pull_back(step);
+        for (const auto* p : all) found.emplace_back(p->gradient.data(), p->gradient.data() + p->gradient.size());
+      };
+      hr::trainer<double, hr::cpu> trainer(model, optimizer, std::move(o));
+      const auto batch = small_batch(6, 7);
+      trainer.step(batch);  // draws by itself
+      REQUIRE(found.size() == all.size());
+      CHECK(gates.size() == 6 + 12 + 8 + 4);
+      int alive = 0;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        for (hr::index_t k = 0; k < std::min<hr::index_t>(8, all[i]->value.size()); ++k) {
+          double& x = all[i]->value(k);
+          const double at = x, h = 1e-4;
+          const auto loss = [&](double moved) {
+            x = moved;
+            gates.sample(1);
+            return trainer.evaluate(batch).loss + gates.penalty();
+          };
+          const double d = (loss(at - 2 * h) - 8 * loss(at - h) + 8 * loss(at + h) - loss(at + 2 * h)) / (12 * h);
+          x = at;
+          CAPTURE(i);
+          CAPTURE(k);
+          CHECK(std::abs(found[i][static_cast<std::size_t>(k)] - d) < 1e-8);
+          gates.sample(1);
+          const double weight = i == 0 ? .25 : i < 3 ? 3 : 1;
+          const double p = 1 / (1 + std::exp(-.2 + .33 * std::log(.1 / 1.1)));
+          alive += std::abs(found[i][static_cast<std::size_t>(k)] - .3 * weight * p * (1 - p)) > 1e-6;
+        }
+      CHECK(alive >= 8);  // more than their price moves them
+    }
+  }
+
+  TEST_CASE("gate_training: neurons and layers close and go; the pruned model is the gated one, on any threads") {
+    const hr::gate_options options{.lambda = .004,
+                                   .neurons = {hr::model_stack::encoder, hr::model_stack::decoder},
+                                   .layers = {hr::model_stack::encoder},
+                                   .neuron_weight = 2,
+                                   .seed = 9};
+    grammar_run one(2), two(1);
+    const auto a = one.with_gates(options, 120), b = two.with_gates(options, 120);
+    CHECK(a.plan == b.plan);
+    CHECK(training_test::same_bits(a.log_a, b.log_a));
+    CHECK(a.loss == b.loss);
+    CHECK(a.plan.neuron_count() < 4 * 64 / 2);
+    CHECK(a.plan.neuron_count() > 0);
+    CHECK(a.plan.layer_count() == 4);
+    auto pruned = hr::apply(a.plan, one.model);
+    pruned.train();
+    hr::adam<float, hr::cpu> none(one.be, hr::parameter_list<float, hr::cpu>(pruned.weights()));
+    CHECK(hr::trainer<float, hr::cpu>(pruned, none, {}).evaluate(one.held_out).loss ==
+          doctest::Approx(a.loss).epsilon(1e-5));
+  }
+
   TEST_CASE("gate_training: a large lambda closes heads, a small one does not; the pruned model is the gated one") {
     grammar_run first(2);
     first.converge(150);
@@ -212,11 +291,18 @@ TEST_SUITE("sparsity") {
   }
 
   TEST_CASE("gate_training: killed and resumed, bit by bit") {
+    std::vector<double> prices;
     const auto file = std::filesystem::temp_directory_path() / "headred_gate_training_test.safetensors";
     const auto run = [&](int from, int to, bool load) {
       hr::cpu be{{.threads = 2}};
       auto model = seeded_model<float>(be, small_config());
-      gates_of<float> gates(be, model.config(), {.lambda = .05, .seed = 4, .temperature = {{1, .3, 10}}});
+      gates_of<float> gates(be, model.config(),
+                            {.neurons = {hr::model_stack::encoder},
+                             .layers = {hr::model_stack::decoder},
+                             .neuron_weight = .1,
+                             .seed = 4,
+                             .temperature = {{1, .3, 10}},
+                             .target = {{.open = 3, .first = .05, .rate = .5, .warm_up = 3}}});
       hr::parameter_list<float, hr::cpu> list(model.weights());
       gates.add_to(list);
       hr::adam<float, hr::cpu> optimizer(be, list, {}, {gates_of<float>::group(.1)});
@@ -227,6 +313,8 @@ TEST_SUITE("sparsity") {
       if (load) hr::load_checkpoint(file, trainer, order);
       for (int s = from; s < to; ++s) gates.step(trainer, small_batch(6, static_cast<std::uint64_t>(s)));
       hr::save_checkpoint(file, trainer, order);
+      prices.push_back(gates.target()->multiplier());
+      CHECK(gates.target()->step() == to);
       std::vector<float> all = training_test::all_values(model.weights());
       for (const auto kind : gates.options().kinds)
         for (hr::index_t l = 0; l < 2; ++l)
@@ -237,6 +325,8 @@ TEST_SUITE("sparsity") {
     const auto whole = run(0, 8, false);
     run(0, 5, false);
     CHECK(training_test::same_bits(whole, run(5, 8, true)));
+    CHECK(prices[2] == prices[0]);
+    CHECK(prices[1] != prices[0]);
     std::filesystem::remove(file);
   }
 
@@ -285,7 +375,25 @@ TEST_SUITE("sparsity") {
     CHECK_THROWS_AS(make({.target = {{.open = 100}}}), hr::argument_error);
     CHECK_THROWS_WITH_AS(make({.kinds = {attention_kind::cross, attention_kind::cross}}),
                          "gate_training: cross is named twice", hr::argument_error);
+    CHECK_THROWS_WITH_AS(make({.neurons = {hr::model_stack::encoder}, .neuron_weight = 0}),
+                         "gate_training: neuron_weight is 0, expected above 0", hr::argument_error);
+    CHECK_THROWS_AS(make({.layer_weight = std::nan("")}), hr::argument_error);
+    CHECK_THROWS_WITH_AS(make({.heads = false, .kinds = {attention_kind::cross}}),
+                         "gate_training: kinds of heads are named, expected none where heads get no gates",
+                         hr::argument_error);
+    CHECK_THROWS_WITH_AS(make({.neurons = {hr::model_stack::encoder, hr::model_stack::encoder}}),
+                         "gate_training: the neurons of the encoder are named twice", hr::argument_error);
+    CHECK_THROWS_WITH_AS(make({.layers = {hr::model_stack::decoder, hr::model_stack::decoder}}),
+                         "gate_training: the layers of the decoder are named twice", hr::argument_error);
     const auto alone = small_config(hr::architecture::encoder);
+    CHECK_THROWS_WITH_AS((gates_of<float>(be, alone, {.layers = {hr::model_stack::decoder}})),
+                         "model_gates: the model has no decoder", hr::argument_error);
+    gates_of<float> neurons(be, config, {.heads = false, .neurons = {hr::model_stack::encoder}});
+    CHECK(neurons.size() == 12 + 8);
+    CHECK_THROWS_WITH_AS(neurons.log_a(attention_kind::cross, 0), "gate_training: layer 0 of cross has no gates",
+                         hr::argument_error);
+    CHECK_THROWS_WITH_AS(neurons.log_a_layers(hr::model_stack::encoder),
+                         "gate_training: the layers of the encoder have no gates", hr::argument_error);
     CHECK_THROWS_WITH_AS((gates_of<float>(be, alone, {.kinds = {attention_kind::cross}})),
                          "gate_training: the model has no attention of kind cross", hr::argument_error);
     gates_of<float> gates(be, config, {.kinds = {attention_kind::cross}});

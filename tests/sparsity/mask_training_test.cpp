@@ -6,9 +6,11 @@
 #include <vector>
 
 #include <headred/io/checkpoint.hpp>
+#include <headred/nn/fixed_masks.hpp>
 #include <headred/nn/initialize.hpp>
 #include <headred/nn/mask_training.hpp>
 #include <headred/nn/uniform_config.hpp>
+#include <headred/sparsity/patterns.hpp>
 
 #include "nn/training_support.hpp"
 
@@ -279,6 +281,111 @@ TEST_SUITE("sparsity") {
     CHECK(&shared.a(attention_kind::encoder_self, 0) == &shared.a(attention_kind::encoder_self, 1));
     CHECK(&apart.a(attention_kind::encoder_self, 0) != &apart.a(attention_kind::encoder_self, 1));
     CHECK(shared.size() * 2 == apart.size());
+  }
+
+  TEST_CASE("fixed_masks: a model's loss and gradients are those of dense attention under the same masks") {
+    using parameters = hr::parameter_list<double, hr::cpu>;
+    hr::cpu be{{.threads = 2}};
+    const hr::index_t n = 64;
+    const auto config = hr::uniform_config({.layers = 2,
+                                            .width = 64,
+                                            .heads = 2,
+                                            .feed_forward = 16,
+                                            .source_vocabulary = 11,
+                                            .target_vocabulary = 13,
+                                            .max_positions = n});
+    auto model = training_test::seeded_model<double>(be, config);
+    hr::tensor<double, 2, hr::cpu> near(be, {n, n});
+    hr::pattern_mask(be, hr::logsparse_pattern{}, near.view());
+    hr::tensor<double, 3, hr::cpu> half(be, {2, n, n});  // too dense for lists; the first query sees nothing
+    for (hr::index_t i = 2 * n; i < half.size(); ++i)
+      half.data()[i] = hr::random_stream(5).uniform(static_cast<std::uint64_t>(i)) < .7 ? 1 : 0;
+    hr::model_masks<double, hr::cpu> masks;
+    for (const hr::index_t l : {0, 1}) masks[{attention_kind::encoder_self, l}] = near.view();
+    masks[{attention_kind::decoder_self, 1}] = near.view();
+    masks[{attention_kind::cross, 0}] = half.view();
+    hr::fixed_masks<double, hr::cpu> fixed(be, masks);
+    CHECK(fixed.find(attention_kind::encoder_self, 0) == fixed.find(attention_kind::decoder_self, 1));
+    CHECK(fixed.find(attention_kind::decoder_self, 0) == nullptr);
+
+    hr::training_batch batch;
+    hr::corpus sources, targets;
+    for (const std::uint64_t length : {60u, 1u, 41u}) {
+      sources.emplace_back();
+      targets.emplace_back();
+      for (std::uint64_t i = 0; i < length; ++i) {
+        sources.back().push_back(static_cast<hr::token_id>(hr::random_stream(length).below(i, 11)));
+        targets.back().push_back(static_cast<hr::token_id>(3 + hr::random_stream(length + 1).below(i, 10)));
+      }
+    }
+    hr::fill_pairs(batch, sources, targets, std::vector<hr::index_t>{0, 1, 2}, 1, 2);
+    hr::model_gates<double, hr::cpu> gates(be, config);
+    gates.of(attention_kind::encoder_self, 0).value(1) = .3;
+    gates.train();
+    struct outcome {
+      double loss, evaluated;
+      std::vector<double> gradients;
+    };
+    const auto run = [&](const hr::model_masks<double, hr::cpu>* dense, hr::fixed_masks<double, hr::cpu>* lists,
+                         std::vector<hr::attention_record<double>>* trace = nullptr) {
+      outcome found{};
+      hr::trainer<double, hr::cpu>::options o{.rate = {hr::decay_kind::constant, 0, 0}};
+      o.forward.masks = dense;
+      o.forward.attention = lists;
+      o.forward.gates = &gates;
+      o.forward.trace = trace;
+      o.before_update = [&](hr::index_t) {
+        const auto add = [&](auto& p) {
+          found.gradients.insert(found.gradients.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
+          std::fill_n(p.gradient.data(), p.gradient.size(), 0.);
+        };
+        for (const auto kind : {attention_kind::encoder_self, attention_kind::cross}) add(gates.of(kind, 0));
+        hr::visit_parameters(model.weights(), [&](const std::string&, auto& p) { add(p); });
+      };
+      hr::adam<double, hr::cpu> optimizer(be, parameters(model.weights()));
+      hr::trainer<double, hr::cpu> trainer(model, optimizer, std::move(o));
+      found.loss = trainer.step(batch).loss;
+      found.evaluated = trainer.evaluate(batch).loss;
+      return found;
+    };
+    const auto dense = run(&masks, nullptr), sparse = run(nullptr, &fixed), whole = run(nullptr, nullptr);
+    CHECK_FALSE(training_test::same_bits(sparse.gradients, dense.gradients));  // another way was taken
+    CHECK(std::abs(sparse.loss - dense.loss) < 1e-12);
+    CHECK(std::abs(sparse.evaluated - dense.evaluated) < 1e-12);
+    CHECK(std::abs(whole.loss - dense.loss) > 1e-4);
+    double most = 0, largest = 0;
+    REQUIRE(sparse.gradients.size() == dense.gradients.size());
+    for (std::size_t i = 0; i < dense.gradients.size(); ++i) {
+      most = std::max(most, std::abs(sparse.gradients[i] - dense.gradients[i]));
+      largest = std::max(largest, std::abs(dense.gradients[i]));
+    }
+    CHECK(most < 1e-12 * largest);
+    // who wants to see probabilities gets them, from dense attention: the same bits as without lists
+    std::vector<hr::attention_record<double>> trace;
+    const auto seen = run(nullptr, &fixed, &trace);
+    CHECK(training_test::same_bits(seen.gradients, dense.gradients));
+    CHECK(trace.size() == 6);
+    // masks that are given apart go before
+    const auto both = run(&masks, &fixed);
+    CHECK(training_test::same_bits(both.gradients, dense.gradients));
+
+    half.data()[5] = .5;
+    CHECK_THROWS_WITH_AS((hr::fixed_masks<double, hr::cpu>(be, masks)),
+                         "sparse_mask: entry (0,0,5) is 0.5, expected 0 or 1", hr::argument_error);
+    // what a soft mask takes off a score
+    for (hr::index_t i = 0; i < half.size(); ++i) half.data()[i] = .5 + .25 * static_cast<double>(i % 3 > 0);
+    const auto logits = [&](const hr::model_masks<double, hr::cpu>* m, double penalty) {
+      hr::tape<double, hr::cpu> t(be, hr::tape_mode::inference);
+      hr::forward_options<double, hr::cpu> o;
+      o.masks = m;
+      o.mask_penalty = penalty;
+      const auto out = t.input(model.hidden(t, batch.source, batch.target, o));
+      return std::vector<double>(out.data(), out.data() + out.size());
+    };
+    masks = {{{attention_kind::cross, 0}, half.view()}};
+    CHECK(training_test::same_bits(logits(&masks, 0), logits(nullptr, 0)));
+    CHECK_FALSE(training_test::same_bits(logits(&masks, 1), logits(nullptr, 1)));
+    CHECK_THROWS_AS(logits(&masks, std::numeric_limits<double>::infinity()), hr::argument_error);
   }
 
   TEST_CASE("mask_training: options and masks that are wrong") {

@@ -136,6 +136,62 @@ inline void require_same_model(const std::string& file, std::string_view found, 
   }
 }
 
+constexpr std::string_view state_prefix = "state.";
+
+/// The states of a run as metadata: numbers with a space between them.
+template <class Trainer>
+std::map<std::string, std::string> state_texts(Trainer& run) {
+  std::map<std::string, std::string> texts;
+  for (const training_state& s : run.settings().states) {
+    std::string text;
+    for (const double value : s.save()) text += (text.empty() ? "" : " ") + number_text(value);
+    if (!texts.emplace(std::string(state_prefix) + s.name, std::move(text)).second)
+      throw argument_error("save_checkpoint: there are two states " + s.name + ", expected names of their own");
+  }
+  return texts;
+}
+
+inline std::vector<double> state_values(const std::string& file, const std::string& key, std::string_view text) {
+  std::vector<double> values;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(' '));
+    double value = 0;
+    const auto [end, failed] = std::from_chars(one.data(), one.data() + one.size(), value);
+    if (failed != std::errc() || end != one.data() + one.size() || !std::isfinite(value))
+      throw file_error(file, "metadata \"" + key + "\" holds " + quoted_name(one) + ", expected finite numbers");
+    values.push_back(value);
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+  }
+  return values;
+}
+
+/// Sets the states of a run to those of a file: all of them, or none where that throws.
+template <class Trainer>
+void load_states(const safetensors_file& file, Trainer& run) {
+  const auto& states = run.settings().states;
+  std::set<std::string> known;
+  for (const training_state& s : states) known.insert(std::string(state_prefix) + s.name);
+  for (const auto& [key, text] : file.metadata())
+    if (key.starts_with(state_prefix) && !known.contains(key))
+      throw file_error(file.name(), "holds " + quoted_name(key) + ", which is no state of this run");
+  std::vector<std::vector<double>> before, wanted;
+  for (const training_state& s : states) {
+    const std::string key = std::string(state_prefix) + s.name;
+    const auto found = file.metadata().find(key);
+    if (found == file.metadata().end())
+      throw file_error(file.name(), "holds no " + quoted_name(key) + ", which is a state of this run");
+    wanted.push_back(state_values(file.name(), key, found->second));
+    before.push_back(s.save());
+  }
+  std::size_t at = 0;
+  try {
+    for (; at < states.size(); ++at) states[at].load(wanted[at]);
+  } catch (const argument_error& problem) {
+    while (at-- > 0) states[at].load(before[at]);
+    throw file_error(file.name(), problem.what());
+  }
+}
+
 inline std::string data_text(const batch_order& order) {
   const batch_options& o = order.options();
   return std::to_string(order.sentences()) + " sentences in " + std::to_string(order.batches()) + " batches of " +
@@ -163,25 +219,26 @@ void save_checkpoint(const std::filesystem::path& path, Trainer& run, epoch_posi
   std::vector<safetensors_entry> entries;
   for (const auto& t : checkpoint_tensors<T>(run)) entries.push_back(checkpoint_entry(t));
   const auto& o = run.settings();
-  save_safetensors(path, std::move(entries),
-                   {{"format", "headred checkpoint"},
-                    {"schema", "1"},
-                    {"model", to_json_text(transformer_document{run.model().config(), {}, ""})},
-                    {"optimizer", run.optimizer().description()},
-                    {"optimizer_steps", std::to_string(run.optimizer().steps())},
-                    {"steps", std::to_string(run.steps())},
-                    {"skipped", std::to_string(run.skipped())},
-                    {"epoch", std::to_string(position.epoch)},
-                    {"batch", std::to_string(position.batch)},
-                    {"data", data},
-                    {"rate", std::string(to_string(o.rate.kind))},
-                    {"rate_peak", number_text(o.rate.peak)},
-                    {"rate_lowest", number_text(o.rate.lowest)},
-                    {"rate_warm_up", std::to_string(o.rate.warm_up)},
-                    {"rate_total", std::to_string(o.rate.total)},
-                    {"label_smoothing", number_text(o.label_smoothing)},
-                    {"longest_gradient", number_text(o.longest_gradient)},
-                    {"seed", std::to_string(o.seed)}});
+  std::map<std::string, std::string> metadata = state_texts(run);
+  metadata.insert({{"format", "headred checkpoint"},
+                   {"schema", o.states.empty() ? "1" : "2"},
+                   {"model", to_json_text(transformer_document{run.model().config(), {}, ""})},
+                   {"optimizer", run.optimizer().description()},
+                   {"optimizer_steps", std::to_string(run.optimizer().steps())},
+                   {"steps", std::to_string(run.steps())},
+                   {"skipped", std::to_string(run.skipped())},
+                   {"epoch", std::to_string(position.epoch)},
+                   {"batch", std::to_string(position.batch)},
+                   {"data", data},
+                   {"rate", std::string(to_string(o.rate.kind))},
+                   {"rate_peak", number_text(o.rate.peak)},
+                   {"rate_lowest", number_text(o.rate.lowest)},
+                   {"rate_warm_up", std::to_string(o.rate.warm_up)},
+                   {"rate_total", std::to_string(o.rate.total)},
+                   {"label_smoothing", number_text(o.label_smoothing)},
+                   {"longest_gradient", number_text(o.longest_gradient)},
+                   {"seed", std::to_string(o.seed)}});
+  save_safetensors(path, std::move(entries), std::move(metadata));
 }
 
 inline checkpoint_state read_checkpoint_state(const safetensors_file& file) {
@@ -189,8 +246,9 @@ inline checkpoint_state read_checkpoint_state(const safetensors_file& file) {
   if (m.text("format") != "headred checkpoint")
     throw file_error(file.name(),
                      "metadata \"format\" is " + quoted_name(m.text("format")) + ", expected \"headred checkpoint\"");
-  if (m.text("schema") != "1")
-    throw file_error(file.name(), "metadata \"schema\" is " + quoted_name(m.text("schema")) + ", expected \"1\"");
+  if (m.text("schema") != "1" && m.text("schema") != "2")
+    throw file_error(file.name(),
+                     "metadata \"schema\" is " + quoted_name(m.text("schema")) + ", expected \"1\" or \"2\"");
   checkpoint_state s;
   s.steps = m.count("steps");
   s.skipped = m.count("skipped");
@@ -243,6 +301,7 @@ checkpoint_state load_checkpoint(const std::filesystem::path& path, Trainer& run
       if (!expected.contains(name))
         throw file_error(file.name(), tensor_text(name) + " is not of this model and optimizer");
   }
+  const epoch_position before = order == nullptr ? epoch_position() : order->position();
   if (order != nullptr) {
     if (m.text("data") != data_text(*order))
       throw file_error(file.name(), "was trained on " + quoted_name(m.text("data")) + ", expected " +
@@ -252,6 +311,12 @@ checkpoint_state load_checkpoint(const std::filesystem::path& path, Trainer& run
     } catch (const argument_error& problem) {
       throw file_error(file.name(), problem.what());
     }
+  }
+  try {
+    load_states(file, run);
+  } catch (...) {
+    if (order != nullptr) order->seek(before);
+    throw;
   }
   for (const auto& t : tensors)
     if (t.size > 0) std::memcpy(t.values, file.bytes(t.name).data(), static_cast<std::size_t>(t.size) * sizeof(T));
@@ -267,9 +332,10 @@ checkpoint_state load_checkpoint(const std::filesystem::path& path, Trainer& run
 
 }  // namespace detail
 
-/// Writes weights, gates that are trained, the optimiser's state, step, place in the data, seeds and schedule into one
-/// .safetensors file: complete or not at all, so that a run killed at any moment goes on from the last one that was
-/// saved. Throws file_error where the file cannot be written.
+/// Writes weights, gates that are trained, the optimiser's state, step, place in the data, seeds, schedule and the
+/// settings' `states` (the controller of a target for gates, say) into one .safetensors file: complete or not at all,
+/// so that a run killed at any moment goes on from the last one that was saved. Throws file_error where the file cannot
+/// be written.
 template <class T, host_backend Backend, class Optimizer>
 void save_checkpoint(const std::filesystem::path& path, trainer<T, Backend, Optimizer>& run, const batch_order& order) {
   detail::save_checkpoint<T>(path, run, order.position(), detail::data_text(order));

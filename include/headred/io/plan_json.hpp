@@ -77,10 +77,15 @@ inline const nlohmann::json& plan_array(const nlohmann::json& value, const std::
   return value;
 }
 
-inline std::vector<index_t> plan_numbers(const nlohmann::json& value, const std::string& where) {
+inline std::vector<index_t> plan_numbers(const nlohmann::json& value, const std::string& where,
+                                         index_t most = plan_layout::max_heads) {
   std::vector<index_t> numbers;
-  for (const auto& item : plan_array(value, where))
-    numbers.push_back(plan_number(item, where + "[" + std::to_string(numbers.size()) + "]", plan_layout::max_heads));
+  for (const auto& item : plan_array(value, where)) {
+    if (item.is_number_integer() && item >= 0 && item <= most)
+      numbers.push_back(item.get<index_t>());
+    else
+      plan_number(item, where + "[" + std::to_string(numbers.size()) + "]", most);  // throws
+  }
   return numbers;
 }
 
@@ -114,15 +119,25 @@ Enum plan_choice(const nlohmann::json& value, const std::string& where, std::ini
 ///     }
 ///
 /// `kept` holds head numbers, or key/value group numbers in a plan of unit kv_group; `groups`, the sizes of the layer's
-/// key/value groups, stands only where heads share them.
+/// key/value groups, stands only where heads share them. Where the layout names stacks, the schema is 2 and one more
+/// key follows; a layer that goes has "removed" instead of "kept":
+///
+///       "feed_forward": [
+///         {"stack": "encoder", "layers": [
+///           {"neurons": 2048, "kept": [0, 1, 5]},
+///           {"neurons": 2048, "removed": true}
+///         ]}
+///       ]
 inline std::string to_json_text(const prune_plan& plan) {
   const auto list = [](const std::vector<index_t>& numbers) {
     std::string text = "[";
     for (std::size_t i = 0; i < numbers.size(); ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
     return text + "]";
   };
-  std::string text = "{\n  \"format\": \"headred.prune_plan\",\n  \"schema\": " + std::to_string(prune_plan::schema) +
-                     ",\n  \"unit\": \"" + std::string(to_string(plan.unit())) + "\",\n  \"attention\": [";
+  const auto stacks = plan.layout().stacks();
+  std::string text = "{\n  \"format\": \"headred.prune_plan\",\n  \"schema\": " +
+                     std::to_string(stacks.empty() ? 1 : prune_plan::schema) + ",\n  \"unit\": \"" +
+                     std::string(to_string(plan.unit())) + "\",\n  \"attention\": [";
   const char* before_kind = "\n";
   for (const attention_kind kind : plan.layout().kinds()) {
     text += before_kind + ("    {\"kind\": \"" + std::string(to_string(kind))) + "\", \"layers\": [";
@@ -137,7 +152,20 @@ inline std::string to_json_text(const prune_plan& plan) {
     }
     text += "\n    ]}";
   }
-  return text + (plan.layout().kinds().empty() ? "]\n}\n" : "\n  ]\n}\n");
+  text += plan.layout().kinds().empty() ? "]" : "\n  ]";
+  const char* before_stack = ",\n  \"feed_forward\": [\n";
+  for (const model_stack stack : stacks) {
+    text += before_stack + ("    {\"stack\": \"" + std::string(to_string(stack))) + "\", \"layers\": [";
+    before_stack = ",\n";
+    for (index_t layer = 0; layer < plan.layout().layers(stack); ++layer) {
+      text += layer > 0 ? ",\n      {\"neurons\": " : "\n      {\"neurons\": ";
+      text += std::to_string(plan.layout().neurons(stack)[static_cast<std::size_t>(layer)]);
+      const bool stays = plan.is_kept(stack, layer);
+      text += stays ? ", \"kept\": " + list(plan.kept_neurons(stack, layer)) + "}" : ", \"removed\": true}";
+    }
+    text += "\n    ]}";
+  }
+  return text + (stacks.empty() ? "\n}\n" : "\n  ]\n}\n");
 }
 
 /// The plan of a JSON text as to_json_text writes it; white space, key order and the order of kept numbers are free.
@@ -145,12 +173,15 @@ inline std::string to_json_text(const prune_plan& plan) {
 /// repeated keys, wrong types, numbers out of range or repeated, more than 16 MiB, and all that plan_layout refuses.
 inline prune_plan parse_plan_json(std::string_view text) {
   const nlohmann::json document = detail::read_plan_document(text);
-  detail::require_keys(document, "document", {"format", "schema", "unit", "attention"});
+  detail::require_keys(document, "document", {"format", "schema", "unit", "attention"}, {"feed_forward"});
   if (document["format"] != "headred.prune_plan") detail::fail_plan_json("format", "is not \"headred.prune_plan\"");
   const auto& schema = document["schema"];
-  if (!schema.is_number_integer() || schema != prune_plan::schema)
+  if (!schema.is_number_integer() || schema < 1 || schema > prune_plan::schema)
     detail::fail_plan_json("schema", "is " + (schema.is_number() ? schema.dump() : std::string(schema.type_name())) +
-                                         ", expected " + std::to_string(prune_plan::schema));
+                                         ", expected 1 to " + std::to_string(prune_plan::schema));
+  if (document.contains("feed_forward") != (schema >= 2))
+    detail::fail_plan_json("document", std::string(schema >= 2 ? "has no" : "has the") +
+                                           " key \"feed_forward\" in schema " + schema.dump());
   const auto unit = detail::plan_choice(document["unit"], "unit", {prune_unit::head, prune_unit::kv_group});
 
   plan_layout layout;
@@ -175,7 +206,43 @@ inline prune_plan parse_plan_json(std::string_view text) {
     layout.add(kind, head_layout(std::move(heads)), std::move(groups));
   }
 
-  prune_plan plan = prune_plan::keep_nothing(std::move(layout), unit);
+  struct block {
+    bool stays = true;
+    std::vector<index_t> kept;
+  };
+  std::vector<std::pair<model_stack, std::vector<block>>> blocks;  // [stack][layer]
+  if (schema >= 2) {
+    for (const auto& entry : detail::plan_array(document["feed_forward"], "feed_forward")) {
+      const std::string where = "feed_forward[" + std::to_string(blocks.size()) + "]";
+      detail::require_keys(entry, where, {"stack", "layers"});
+      const auto stack =
+          detail::plan_choice(entry["stack"], where + ".stack", {model_stack::encoder, model_stack::decoder});
+      auto& layers = blocks.emplace_back(stack, std::vector<block>()).second;
+      std::vector<index_t> neurons;
+      for (const auto& layer : detail::plan_array(entry["layers"], where + ".layers")) {
+        const std::string here = where + ".layers[" + std::to_string(neurons.size()) + "]";
+        detail::require_keys(layer, here, {"neurons"}, {"kept", "removed"});
+        neurons.push_back(detail::plan_number(layer["neurons"], here + ".neurons", plan_layout::max_neurons));
+        block& own = layers.emplace_back();
+        own.stays = !layer.contains("removed");
+        if (own.stays != layer.contains("kept"))
+          detail::fail_plan_json(here, "has not one of \"kept\" and \"removed\"");
+        if (!own.stays && layer["removed"] != true) detail::fail_plan_json(here + ".removed", "is not true");
+        if (own.stays) own.kept = detail::plan_numbers(layer["kept"], here + ".kept", plan_layout::max_neurons);
+      }
+      layout.add_stack(stack, std::move(neurons));
+    }
+  }
+
+  prune_plan plan(std::move(layout), unit);
+  for (auto& [stack, layers] : blocks) {
+    std::vector<index_t> stay;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      if (layers[i].stays) stay.push_back(static_cast<index_t>(i));
+    plan.set_kept_layers(stack, std::move(stay));
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      plan.set_kept_neurons(stack, static_cast<index_t>(i), std::move(layers[i].kept));
+  }
   for (auto& [kind, layers] : kept) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const auto layer = static_cast<index_t>(i);
@@ -193,8 +260,8 @@ inline void save_plan_json(const std::filesystem::path& path, const prune_plan& 
   write_file_atomically(path, to_json_text(plan));
 }
 
-/// Reads what save_plan_json wrote. Throws file_error with the file's name for all that parse_plan_json refuses, and for
-/// a file that cannot be read.
+/// Reads what save_plan_json wrote. Throws file_error with the file's name for all that parse_plan_json refuses, and
+/// for a file that cannot be read.
 inline prune_plan load_plan_json(const std::filesystem::path& path) {
   const mapped_file file(path);
   const auto bytes = file.bytes();

@@ -18,11 +18,11 @@ namespace headred {
 /// with the model, or alone:
 ///   Loss = cross-entropy + lambda sum |M|,  M = the mask of v = gumbel_sigmoid_sample(a), one draw a step.
 /// a : (H,1,N) structured, (H,N,N) unstructured (see learned_mask); H = 1 where heads share a mask.
-/// A step is `sample`, the model's passes with `masks()`, `pull_back`, the optimiser; `attach` and `step` do this with a
-/// trainer. Noise is a pure function of seed, step, kind and layer: training that is resumed at the same step goes on bit
-/// by bit. In attention a sampled entry m takes mask_penalty (1 - m) off a score, by default 10000 (1 - m), so that soft
-/// entries exclude as well: with straight_through the model is trained under masks like those that it will be used with.
-/// The backend must outlive it; trainers and parameter lists point into it, so it stays where it is.
+/// A step is `sample`, the model's passes with `masks()`, `pull_back`, the optimiser; `attach` does this with a
+/// trainer. Noise is a pure function of seed, step, kind and layer: training that is resumed at the same step goes on
+/// bit by bit. In attention a sampled entry m takes mask_penalty (1 - m) off a score, by default 10000 (1 - m), so that
+/// soft entries exclude as well: with straight_through the model is trained under masks like those that it will be used
+/// with. The backend must outlive it; trainers and parameter lists point into it, so it stays where it is.
 template <class T, host_backend Backend>
 class mask_training {
  public:
@@ -105,21 +105,24 @@ class mask_training {
     for (auto& own : sets_) own.mask.pull_back(*backend_, drawn_, draws(own.kind, own.layer, step_), dtemperature);
   }
 
-  /// Makes a trainer of these options use the masks and pull back before each update; a hook that is there runs first.
-  /// The trainer's optimiser must hold what add_to adds.
+  /// Makes a trainer of these options use the masks, draw them before each step and pull back before each update; hooks
+  /// that are there run first. The trainer's optimiser must hold what add_to adds.
   template <class TrainerOptions>
   void attach(TrainerOptions& o) {
     o.forward.masks = &masks_;
+    o.before_step = [this, before = std::move(o.before_step)](index_t step) {
+      if (before) before(step);
+      sample(step);
+    };
     o.before_update = [this, before = std::move(o.before_update)](index_t step) {
       if (before) before(step);
       pull_back();
     };
   }
-  /// One step of a trainer that the masks are attached to, on a batch or a span of them. step_result::extra is left
-  /// alone: see penalty().
+  /// One step of a trainer that the masks are attached to, on a batch or a span of them: as `trainer.step`.
+  /// step_result::extra is left alone: see penalty().
   template <class Trainer, class Batches>
   step_result step(Trainer& trainer, const Batches& batches) {
-    sample(trainer.steps() + 1);
     return trainer.step(batches);
   }
 
@@ -132,8 +135,8 @@ class mask_training {
     bind(false);
   }
 
-  /// Share of zeros among the first n x n entries of the present masks, in [0,1]; n = 0: all. Throws argument_error for an
-  /// n that a mask does not have.
+  /// Share of zeros among the first n x n entries of the present masks, in [0,1]; n = 0: all. Throws argument_error for
+  /// an n that a mask does not have.
   double sparsity(index_t n = 0) const {
     double zeros = 0, all = 0;
     for (const auto& own : sets_) {

@@ -46,10 +46,18 @@ struct pass_slots {
   cross_entropy_slots loss;
 };
 
-/// Trains a model. One step is: every micro-batch forward and backward, gradients added up; `before_update`; clipping;
-/// the optimiser. The loss is the cross-entropy's mean over all tokens of all micro-batches, so that how a batch is cut
-/// makes no difference but rounding. Dropout draws are a function of seed, step and micro-batch.
-/// Model and optimiser must outlive it. Once every shape of batch has been seen, a step allocates nothing.
+/// State of a run beside its tensors and its trainer's own: checkpoints keep it under its name.
+struct training_state {
+  std::string name;
+  std::function<std::vector<double>()> save;
+  /// Throws argument_error for values that cannot be, changing nothing.
+  std::function<void(std::span<const double>)> load;
+};
+
+/// Trains a model. One step is: `before_step`; every micro-batch forward and backward, gradients added up;
+/// `before_update`; clipping; the optimiser. The loss is the cross-entropy's mean over all tokens of all micro-batches,
+/// so that how a batch is cut makes no difference but rounding. Dropout draws are a function of seed, step and
+/// micro-batch. Model and optimiser must outlive it. Once every shape of batch has been seen, a step allocates nothing.
 template <class T, host_backend Backend, class Optimizer = adam<T, Backend>>
   requires optimizer_of<Optimizer, T>
 class trainer {
@@ -63,11 +71,14 @@ class trainer {
     /// Gates, masks, a trace of the attention: passed on; `training`, `seed` and `step` are set by the trainer, the
     /// trace is emptied before each pass.
     forward_options<T, Backend> forward = {};
+    /// Called with the number of each step, from 1 on, before its first pass: to draw gates or masks, say.
+    std::function<void(index_t step)> before_step = {};
     /// Called after each forward pass: may add ops, and gradients where it adds to the loss (they must already be
     /// weighted by `weight`, this micro-batch's tokens over all). Returns what it added to the loss.
     std::function<double(tape<T, Backend>&, const pass_slots&, double weight)> extra_loss = {};
     /// Called when all gradients are there, before they are clipped; may add to the gradients of parameters.
     std::function<void(index_t step)> before_update = {};
+    std::vector<training_state> states = {};  ///< what checkpoints keep besides
   };
 
   /// Throws argument_error for an option out of range.
@@ -100,6 +111,7 @@ class trainer {
     done.learning_rate = options_.rate.at(number);
     auto& be = model_->backend();
     const auto& parameters = optimizer_->parameters();
+    if (options_.before_step) options_.before_step(number);
     try {
       for (std::size_t m = 0; m < batches.size(); ++m) accumulate(batches[m], m, done);
       if (options_.before_update) options_.before_update(number);

@@ -11,6 +11,8 @@
 #include <headred/nn/op/add.hpp>
 #include <headred/nn/op/dropout.hpp>
 #include <headred/nn/op/embedding.hpp>
+#include <headred/nn/op/gate_columns.hpp>
+#include <headred/nn/op/gate_layer.hpp>
 #include <headred/nn/op/gelu.hpp>
 #include <headred/nn/op/layer_norm.hpp>
 #include <headred/nn/op/linear.hpp>
@@ -120,9 +122,13 @@ class transformer {
   slot norm(tape<T, Backend>& t, slot x, norm_weights<T, Backend>& w) {
     return layer_norm(t, x, w.scale, w.shift, static_cast<T>(config_.norm_epsilon));
   }
-  /// Both linears of a layer's feed-forward block and the activation between them.
-  slot feed_forward(tape<T, Backend>& t, slot x, layer_weights<T, Backend>& w) {
-    return linear(t, activate(t, linear(t, x, w.expand.weight, &w.expand.bias)), w.contract.weight, &w.contract.bias);
+  /// Both linears of a layer's feed-forward block and the activation between them, times its neurons' gates if there
+  /// are any.
+  slot feed_forward(tape<T, Backend>& t, slot x, layer_weights<T, Backend>& w,
+                    parameter<T, 1, Backend>* gates = nullptr) {
+    slot neurons = activate(t, linear(t, x, w.expand.weight, &w.expand.bias));
+    if (gates != nullptr) neurons = gate_columns(t, neurons, *gates);
+    return linear(t, neurons, w.contract.weight, &w.contract.bias);
   }
   attention_workspace<T>& workspace() noexcept { return workspace_; }
   /// Sinusoidal positions (P,E) of the last stack's input; empty if positions are learned.
@@ -209,15 +215,22 @@ class transformer {
     call.k = linear(t, memory, w.key.weight, &w.key.bias);
     call.v = linear(t, memory, w.value.weight, &w.value.bias);
     if (p.o.gates != nullptr && c.heads > 0) call.gates = &p.o.gates->of(kind, layer);
+    call.options.mask_penalty = p.o.mask_penalty;
+    bool own_way = p.o.attention != nullptr;
+    if (own_way) call.fixed_mask = p.o.attention->mask(kind, layer);
     if (p.o.masks != nullptr)
-      if (const auto found = p.o.masks->find({kind, layer}); found != p.o.masks->end()) call.fixed_mask = found->second;
+      if (const auto found = p.o.masks->find({kind, layer}); found != p.o.masks->end()) {
+        call.fixed_mask = found->second;
+        own_way = false;
+      }
     call.keep_probabilities = p.o.keep_attention;
     call.keep_probability_gradients = p.o.keep_attention_gradients;
     call.workspace = &workspace_;
     attention_record<T> record;
     record.kind = kind;
     record.layer = layer;
-    const slot heads = attention(t, call, &record);
+    own_way = own_way && p.o.trace == nullptr && !p.o.keep_attention && !p.o.keep_attention_gradients;
+    const slot heads = own_way ? p.o.attention->attend(t, call, kind, layer) : attention(t, call, &record);
     if (p.o.trace != nullptr) p.o.trace->push_back(record);
     return dropped(p, linear(t, heads, w.output.weight, &w.output.bias));
   }
@@ -237,9 +250,14 @@ class transformer {
     const bool reuse = !t.recording() && p.o.trace == nullptr;
     const slot between = reuse ? t.add(t.rows(x), config_.width) : slot{};
     const auto base = t.here();
+    model_gates<T, Backend>* const gates = p.o.gates;
+    const bool gates_neurons = gates != nullptr && gates->gates_neurons(stack_of(kind));
+    const bool gates_layers = gates != nullptr && gates->gates_layers(stack_of(kind));
     for (std::size_t l = 0; l < c.layers.size(); ++l) {
       const layer_config& layer = c.layers[l];
       const auto number = static_cast<index_t>(l);
+      const slot before = x;
+      if (gates_layers && reuse && is_off(gates->layers(stack_of(kind)), number)) continue;
       auto& w = sets[static_cast<std::size_t>(c.weights_of(number))];
       x = residual(t, x, w.self.norm,
                    [&](slot y) { return attend(p, y, y, w.self, layer.self, kind, number, rows, rows); });
@@ -247,7 +265,9 @@ class transformer {
         x = residual(t, x, w.cross.norm, [&](slot y) {
           return attend(p, y, memory, w.cross, layer.cross, attention_kind::cross, number, rows, memory_rows);
         });
-      x = residual(t, x, w.norm, [&](slot y) { return dropped(p, feed_forward(t, y, w)); });
+      parameter<T, 1, Backend>* const neurons = gates_neurons ? &gates->neurons(stack_of(kind), number) : nullptr;
+      x = residual(t, x, w.norm, [&](slot y) { return dropped(p, feed_forward(t, y, w, neurons)); });
+      if (gates_layers) x = gate_layer(t, before, x, gates->layers(stack_of(kind)), number);
       if (reuse) {
         copy(t.input(x), t.value(between));
         t.rewind(base);
@@ -257,6 +277,9 @@ class transformer {
     return config_.final_norm ? norm(t, x, last_norm) : x;
   }
 
+  static bool is_off(const parameter<T, 1, Backend>& gates, index_t layer) {
+    return layer < gates.value.size() && gates.value(layer) == T(0);
+  }
   static void copy(tensor_view<const T, 2> from, tensor_view<T, 2> to) {
     std::copy_n(from.data(), from.size(), to.data());
   }

@@ -1,4 +1,4 @@
-// model_layout: the heads of a model, as plans speak of them.
+// model_layout: the heads, neurons and layers of a model, as plans speak of them.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,20 @@ inline plan_layout model_layout(const transformer_config& config) {
     }
     layout.add(kind, head_layout(std::move(heads)), std::move(groups));
   }
+  return layout;
+}
+
+/// The same with the neurons and layers of its stacks, for plans that prune these too.
+/// Throws argument_error as model_layout, and for more neurons than plan_layout allows.
+inline plan_layout whole_layout(const transformer_config& config) {
+  plan_layout layout = model_layout(config);
+  const auto add = [&](model_stack stack, const stack_config& c) {
+    std::vector<index_t> neurons;
+    for (const layer_config& layer : c.layers) neurons.push_back(layer.feed_forward);
+    layout.add_stack(stack, std::move(neurons));
+  };
+  if (config.has_encoder()) add(model_stack::encoder, config.encoder);
+  if (config.has_decoder()) add(model_stack::decoder, config.decoder);
   return layout;
 }
 
