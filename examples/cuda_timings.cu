@@ -1,4 +1,5 @@
-// How long the device takes for the distances of a sentence's heads: best and median of 50, after 5 to warm up.
+// How long the device takes for the distances of a sentence's heads, and for attention: best and median of 50 runs,
+// after 5 to warm up.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +12,27 @@
 namespace hr = headred;
 
 namespace {
+
+// Best and median in milliseconds.
+struct timing {
+  double best, median;
+};
+template <class F>
+timing time_of(hr::cuda& be, const F& f) {
+  std::vector<double> times;
+  for (int i = 0; i < 55; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    be.synchronize();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (i >= 5) times.push_back(took.count());
+  }
+  std::sort(times.begin(), times.end());
+  return {times.front(), times[times.size() / 2]};
+}
+void report(const char* what, const char* type, const char* shape, const timing& took) {
+  std::printf("%-16s %-7s %s: best %8.3f ms, median %8.3f ms\n", what, type, shape, took.best, took.median);
+}
 
 template <class T, class Rule>
 void time_pairs(hr::cuda& be, const char* type) {
@@ -27,17 +49,43 @@ void time_pairs(hr::cuda& be, const char* type) {
   be.upload(attention.data(), maps.data(), attention.bytes());
   hr::tensor<double, 2, hr::cuda> out(be, {n, n});
   const auto view = std::as_const(attention).view();
-  std::vector<double> times;
-  for (int i = 0; i < 55; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    hr::device::pairwise(be, view, Rule{}, out.view());
-    be.synchronize();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    if (i >= 5) times.push_back(took.count());
-  }
-  std::sort(times.begin(), times.end());
-  std::printf("%-16s %-7s 144 heads, 128 tokens: best %8.3f ms, median %8.3f ms\n", Rule::name, type, times.front(),
-              times[times.size() / 2]);
+  report(Rule::name, type, "144 heads, 128 tokens",
+         time_of(be, [&] { hr::device::pairwise(be, view, Rule{}, out.view()); }));
+}
+
+// A batch of 32 sentences of 128 tokens, 8 heads of 64: the forward pass that keeps nothing, and both ways.
+void time_attention(hr::cuda& be) {
+  const hr::index_t heads = 8, size = 64, sentences = 32, tokens = 128, rows = sentences * tokens;
+  struct range {
+    hr::index_t begin, length;
+  };
+  std::vector<range> batch_rows;
+  for (hr::index_t b = 0; b < sentences; ++b) batch_rows.push_back({b * tokens, tokens});
+  const hr::device::attention_batch batch(be, batch_rows, batch_rows);
+  std::vector<float> values(static_cast<std::size_t>(rows * heads * size));
+  const hr::random_stream random(2);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(2 * random.uniform(i) - 1);
+  const auto filled = [&] {
+    hr::tensor<float, 2, hr::cuda> x(be, {rows, heads * size});
+    be.upload(x.data(), values.data(), x.bytes());
+    return x;
+  };
+  auto q = filled(), k = filled(), v = filled(), dq = filled(), dk = filled(), dv = filled(), out = filled();
+  hr::tensor<float, 1, hr::cuda> probabilities(be, {batch.probability_count(heads)});
+  hr::device::attention_operands<float> in{heads, heads, size};
+  in.q = q.view();
+  in.k = k.view();
+  in.v = v.view();
+  hr::device::attention_gradients<float> gradients;
+  gradients.q = dq.view();
+  gradients.k = dk.view();
+  gradients.v = dv.view();
+  report("attention", "float", "32 x 128 tokens, 8 heads of 64, forward",
+         time_of(be, [&] { hr::device::attention_forward(be, batch, in, out.view()); }));
+  report("attention", "float", "32 x 128 tokens, 8 heads of 64, both ways", time_of(be, [&] {
+           hr::device::attention_forward(be, batch, in, out.view(), probabilities.data());
+           hr::device::attention_gradient(be, batch, in, probabilities.data(), {}, out.view(), gradients);
+         }));
 }
 
 }  // namespace
@@ -52,6 +100,7 @@ int main() try {
   time_pairs<float, hr::device::cosine>(be, "float");
   time_pairs<float, hr::device::pearson>(be, "float");
   time_pairs<double, hr::device::jensen_shannon>(be, "double");
+  time_attention(be);
 } catch (const hr::error& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

@@ -86,9 +86,8 @@ void run(const settings& s) {
   const headred::prune_plan asked = headred::load_plan_json(s.plan);
   auto loaded = headred::load_transformer<float>(be, s.model);
   const headred::transformer_config before = loaded.config;
-  const headred::plan_layout present = headred::model_layout(before);
   // a plan may speak of the unpruned model, if it is known what became of it
-  const bool history = loaded.plan && headred::pruned_layout(*loaded.plan) == present;
+  const bool history = loaded.plan && headred::pruned_layout(*loaded.plan).fits(headred::whole_layout(before));
   const headred::prune_plan plan = history ? headred::plan_after(*loaded.plan, asked) : asked;
   const headred::prune_plan whole = history ? headred::joint_plan(*loaded.plan, asked) : asked;
 

@@ -5,8 +5,10 @@
 #include <headred/device/adam_step.hpp>
 #include <headred/device/cross_entropy.hpp>
 #include <headred/device/double_centre.hpp>
+#include <headred/device/embedding.hpp>
 #include <headred/device/gates.hpp>
 #include <headred/device/layer_norm.hpp>
+#include <headred/device/sums.hpp>
 #include <headred/sparsity/gate_noise.hpp>
 #include <headred/sparsity/gumbel_sigmoid_rule.hpp>
 #include <headred/sparsity/hard_concrete_rule.hpp>
@@ -299,5 +301,69 @@ TEST_SUITE("cuda") {
     }
     for (const auto* more : {&gs, &ms, &vs}) ws.insert(ws.end(), more->begin(), more->end());
     CHECK(worst_difference(all, ws) < digits<T>(4));
+  }
+
+  TEST_CASE_TEMPLATE("embedding and its gradient", T, float, double) {
+    hr::cuda be;
+    const hr::index_t vocabulary = 9, positions = 300;
+    const hr::random_stream random(seed(), 70);
+    std::vector<std::int32_t> numbered;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      const auto id = static_cast<std::int32_t>(random.below(i, 7));
+      numbered.push_back(i == 200 ? 8 : id);  // 7 is never met, 8 once
+    }
+    for (const hr::index_t cols : {hr::index_t{1}, hr::index_t{130}}) {
+      const auto table = numbers<T>(vocabulary * cols, 71), dy = numbers<T>(positions * cols, 72);
+      const auto all = in_every_order([&] {
+        auto ids = put<std::int32_t, 1>(be, numbered, {positions});
+        const auto& seen = ids;
+        auto x = put<T, 2>(be, table, {vocabulary, cols}), d = put<T, 2>(be, dy, {positions, cols});
+        hr::tensor<T, 2, hr::cuda> y(be, {positions, cols});
+        device::require_ids(be, seen.view(), vocabulary);
+        device::embedding_forward(be, seen.view(), x.view(), T(2), y.view());
+        device::embedding_forward(be, seen.view(), x.view(), T(1), y.view(), true);
+        device::embedding_gradient(be, seen.view(), d.view(), T(.5), x.view());
+        auto values = get(be, y);
+        const auto more = get(be, x);
+        values.insert(values.end(), more.begin(), more.end());
+        return values;
+      });
+      std::vector<wide> expected, d = widened(table);
+      for (std::size_t r = 0; r < 300; ++r)
+        for (std::size_t c = 0; c < static_cast<std::size_t>(cols); ++c) {
+          const std::size_t at = static_cast<std::size_t>(numbered[r]) * static_cast<std::size_t>(cols) + c;
+          expected.push_back(3 * static_cast<wide>(table[at]));
+          d[at] += .5L * static_cast<wide>(dy[r * static_cast<std::size_t>(cols) + c]);
+        }
+      expected.insert(expected.end(), d.begin(), d.end());
+      CHECK(worst_difference(all, expected) < digits<T>(20));
+    }
+    auto ids = put<std::int32_t, 1>(be, {3, 9, -1}, {3});
+    const auto& seen = ids;
+    CHECK_THROWS_WITH_AS(device::require_ids(be, seen.view(), 9), "embedding: id 9 at position 1, expected [0,9)",
+                         hr::argument_error);
+    CHECK_THROWS_WITH_AS(device::require_ids(be, seen.view(), 10), "embedding: id -1 at position 2, expected [0,10)",
+                         hr::argument_error);
+    hr::tensor<T, 2, hr::cuda> x(be, {9, 3}), y(be, {2, 3});
+    CHECK_THROWS_WITH_AS(device::embedding_forward(be, seen.view(), x.view(), T(1), y.view()),
+                         "embedding_forward: y is (2,3), expected (3,3)", hr::shape_error);
+  }
+
+  TEST_CASE_TEMPLATE("sums over all entries", T, float, double) {
+    hr::cuda be;
+    for (const hr::index_t n : {0, 1, 4096, 4097, 9000}) {
+      const auto x = numbers<T>(n, 81);
+      wide total = 0, squares = 0;
+      for (const T v : x) {
+        total += static_cast<wide>(v);
+        squares += static_cast<wide>(v) * static_cast<wide>(v);
+      }
+      const auto found = in_every_order([&] {
+        auto at = put<T, 1>(be, x, {n});
+        return std::vector<double>{device::sum(be, at.view()), device::sum_of_squares(be, std::as_const(at).view())};
+      });
+      CHECK(std::fabs(static_cast<double>(static_cast<wide>(found[0]) - total)) < 1e-12);
+      CHECK(std::fabs(static_cast<double>(static_cast<wide>(found[1]) - squares)) < 1e-12);
+    }
   }
 }

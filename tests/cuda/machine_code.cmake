@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.22)
 set(budgets "${CMAKE_CURRENT_LIST_DIR}/registers.txt")
 file(MAKE_DIRECTORY "${WORK}")
-set(flags -std=c++20 -O2 -DNDEBUG --expt-relaxed-constexpr -diag-suppress 20012,1675 -arch=compute_${ARCHITECTURE}
+set(flags -std=c++20 -O2 -DNDEBUG --expt-relaxed-constexpr -diag-suppress 1675 -arch=compute_${ARCHITECTURE}
     "-I${ROOT}/include")
 execute_process(COMMAND "${NVCC}" ${flags} -x cu -ptx "${CMAKE_CURRENT_LIST_DIR}/machine_code.cpp" -o "${WORK}/kernels.ptx"
                 COMMAND_ERROR_IS_FATAL ANY)
@@ -20,7 +20,7 @@ else()
 endif()
 set(wrong 0)
 
-# Pair rows and close pairs are summed in double on purpose.
+# Pair rows, close pairs and sums over all entries are in double on purpose.
 file(READ "${WORK}/kernels.ptx" ptx)
 string(REGEX REPLACE "[];[\\]" " " ptx "${ptx}")
 string(REPLACE ".entry " ";" parts "${ptx}")
@@ -28,7 +28,7 @@ list(POP_FRONT parts)
 set(in_float 0)
 foreach(part IN LISTS parts)
   string(REGEX MATCH "^[A-Za-z0-9_]+" name "${part}")
-  if(NOT name MATCHES "[a-z]If" OR name MATCHES "pair_rows_kernel|close_pairs_kernel")
+  if(NOT name MATCHES "[a-z]If" OR name MATCHES "pair_rows_kernel|close_pairs_kernel|entry_as_double")
     continue()
   endif()
   math(EXPR in_float "${in_float} + 1")
@@ -74,6 +74,6 @@ if(RECORD)
   file(WRITE "${budgets}" "# Registers a thread, nvcc 13.0, sm_${ARCHITECTURE}: machine_code.cmake -DRECORD=ON writes this file\n${recorded}")
 endif()
 message("${kernels} kernels, ${in_float} of them in float alone: no spill, no local memory, no double arithmetic in those")
-if(wrong GREATER 0 OR kernels LESS 30 OR in_float LESS 15)
+if(wrong GREATER 0 OR kernels LESS 60 OR in_float LESS 25)
   message(FATAL_ERROR "${wrong} kernels are not as they should be (${kernels} looked at)")
 endif()

@@ -31,6 +31,16 @@ void use_all() {
                                                                                             {{}, noise, {}, {}, {}}});
   use(detail::for_each_kernel<k::entry_of_two<T, detail::gumbel_sigmoid_rule<T>, gate_noise>>{0,
                                                                                               {{}, noise, {}, {}, {}}});
+  use(k::attention_kernel<T>{});
+  use(k::attention_scores_kernel<T>{});
+  use(k::attention_sum_kernel<T>{});
+  use(detail::for_each_kernel<k::add_scores<T>>{});
+  use(detail::for_each_kernel<k::clear_between<T>>{});
+  use(k::head_dots_kernel<T>{});
+  use(detail::for_each_kernel<k::add_sentences<T>>{});
+  use(detail::for_each_kernel<k::embedded_entry<T>>{});
+  use(k::embedding_gradient_kernel<T>{});
+  use(detail::fold_kernel<double, k::entry_as_double<T, true>, detail::add, k::store_sum>{});
   use(k::pair_tiles_kernel<T, device::jensen_shannon>{});
   use(k::pair_tiles_kernel<T, device::bhattacharyya>{});
   use(k::pair_tiles_kernel<T, device::cosine>{});

@@ -3,7 +3,12 @@
 #include <limits>
 #include <string>
 
+#include <headred/device/device_view.hpp>
 #include <headred/device/redundancy.hpp>
+#if defined(HEADRED_CUDA_EMULATE)
+#include <headred/distance/jensen_shannon.hpp>
+#include <headred/distance/redundancy.hpp>
+#endif
 
 #include "../oracle/row_distances.hpp"
 #include "device.hpp"
@@ -60,7 +65,7 @@ void compare(hr::index_t layers, hr::index_t per_layer, hr::index_t tokens, hr::
   hr::cuda be;
   const auto found = in_every_order([&] {
     const auto x = put<T, 4>(be, maps, {layers, per_layer, tokens, keys});
-    return device::pairwise(be, x.view(), Rule{});
+    return hr::pairwise(be, x.view(), Rule{});
   });
   const auto row = [&](hr::index_t h, hr::index_t t) {
     const auto* const p = maps.data() + (h * tokens + t) * keys;
@@ -85,6 +90,32 @@ void compare(hr::index_t layers, hr::index_t per_layer, hr::index_t tokens, hr::
   CHECK(worst <= (sizeof(T) == 4 ? 3e-6 : 2e-14));
 }
 
+/// What headred sees of a thrust::device_vector, and of a torch::Tensor.
+struct like_device_vector {
+  struct pointer {
+    float* at;
+    float* get() const { return at; }
+  };
+  float* at;
+  std::size_t count;
+  pointer data() const { return {at}; }
+  std::size_t size() const { return count; }
+};
+struct like_torch_tensor {
+  float* at;
+  std::vector<std::int64_t> shape, steps;
+  bool on_device = true;
+  std::int64_t dim() const { return static_cast<std::int64_t>(shape.size()); }
+  const std::vector<std::int64_t>& sizes() const { return shape; }
+  const std::vector<std::int64_t>& strides() const { return steps; }
+  bool is_cpu() const { return !on_device; }
+  bool is_cuda() const { return on_device; }
+  template <class T>
+  T* data_ptr() const {
+    return at;
+  }
+};
+
 }  // namespace
 
 TEST_SUITE("cuda") {
@@ -103,25 +134,85 @@ TEST_SUITE("cuda") {
     const auto x = put<T, 4>(be, maps, {1, 2, 3, 3});
     const auto view = std::as_const(x).view();
     const double tolerance = sizeof(T) == 4 ? 2e-7 : 2e-12;
-    CHECK(std::fabs(device::pairwise(be, view, device::cosine{})(0, 1) - .229029041364) < tolerance);
-    CHECK(std::fabs(device::pairwise(be, view, device::pearson{})(0, 1) - .534673184984) < tolerance);
-    CHECK(std::fabs(device::pairwise(be, view, device::jensen_shannon{})(0, 1) - .314144342978) < tolerance);
-    CHECK(std::fabs(device::pairwise(be, view, device::bhattacharyya{})(0, 1) - .266416690431) < tolerance);
+    CHECK(std::fabs(hr::pairwise(be, view, device::cosine{})(0, 1) - .229029041364) < tolerance);
+    CHECK(std::fabs(hr::pairwise(be, view, device::pearson{})(0, 1) - .534673184984) < tolerance);
+    CHECK(std::fabs(hr::pairwise(be, view, device::jensen_shannon{})(0, 1) - .314144342978) < tolerance);
+    CHECK(std::fabs(hr::pairwise(be, view, device::bhattacharyya{})(0, 1) - .266416690431) < tolerance);
   }
 
   TEST_CASE("a close pair keeps its digits") {
     hr::cuda be;
     const auto x = put<double, 4>(be, {.5306, .4694, .5304, .4696}, {1, 2, 1, 2});
-    const double d = device::pairwise(be, x.view(), device::jensen_shannon{})(0, 1);
+    const double d = hr::pairwise(be, x.view(), device::jensen_shannon{})(0, 1);
     const double expected = 2.00746980874155e-08 / 0.69314718055994530942;  // nats -> bits
     CHECK(std::fabs(d * d / expected - 1) < 1e-12);
+  }
+
+  // the inputs of tests/distance/unequal_spread_test.cpp
+  TEST_CASE("jensen_shannon of float rows near to uniform keeps 2e-6 on the device") {
+    hr::cuda be;
+    for (const hr::index_t keys : {6, 64, 128, 512, 2048}) {
+      const auto even = static_cast<float>(1. / static_cast<double>(keys));
+      std::vector<float> maps(static_cast<std::size_t>(keys), even);  // a head for each change, after the flat one
+      hr::index_t heads = 1;
+      const hr::random_stream random(7);
+      for (double change = .1; change < .9; change += .1, heads += 2) {
+        std::vector<double> wave, noise;
+        double sum = 0;
+        for (hr::index_t k = 0; k < keys; ++k) {
+          wave.push_back((k % 2 == 0 ? 1 + change : 1 - change) / static_cast<double>(keys));
+          noise.push_back(1 + 2 * change * (random.uniform(static_cast<std::uint64_t>(k)) - .5));
+          sum += noise.back();
+        }
+        for (const double x : wave) maps.push_back(static_cast<float>(x));
+        for (const double x : noise) maps.push_back(static_cast<float>(x / sum));
+      }
+      const auto x = put<float, 4>(be, maps, {1, heads, 1, keys});
+      const auto found = hr::pairwise(be, x.view(), device::jensen_shannon{});
+      const auto row = [&](hr::index_t h) {
+        return oracle::long_row(maps.data() + h * keys, maps.data() + (h + 1) * keys);
+      };
+      double worst = 0;
+      for (hr::index_t i = 0; i < heads; ++i)
+        for (hr::index_t j = i + 1; j < heads; ++j)
+          worst = std::max(
+              worst,
+              std::fabs(found(i, j) - static_cast<double>(oracle::row_distance("jensen_shannon", row(i), row(j), 0))));
+      CAPTURE(keys);
+      CHECK(worst <= 2e-6);
+    }
+  }
+
+  TEST_CASE("pearson of rows alike in form and unlike in length keeps its digits on the device") {
+    hr::cuda be;
+    const hr::index_t keys = 32;
+    for (const double spread : {1e-1, 1e-3, 1e-5}) {
+      std::vector<double> maps;
+      for (const double s : {1., spread}) {
+        const hr::random_stream random(11);
+        double sum = 0;
+        for (hr::index_t k = 0; k < keys; ++k) {
+          maps.push_back(1 + s * (random.uniform(static_cast<std::uint64_t>(k)) - .5));
+          sum += maps.back();
+        }
+        for (std::size_t k = maps.size() - static_cast<std::size_t>(keys); k < maps.size(); ++k) maps[k] /= sum;
+      }
+      maps[static_cast<std::size_t>(keys) + 3] += 1e-2 * spread / keys;
+      maps[static_cast<std::size_t>(keys) + 4] -= 1e-2 * spread / keys;
+      const auto x = put<double, 4>(be, maps, {1, 2, 1, keys});
+      const double found = hr::pairwise(be, x.view(), device::pearson{})(0, 1);
+      const auto expected = static_cast<double>(oracle::row_distance("pearson", {maps.begin(), maps.begin() + keys},
+                                                                     {maps.begin() + keys, maps.end()}, 2.2e-16L));
+      CAPTURE(expected);
+      CHECK(std::fabs(found - expected) <= (spread < 1e-4 ? 1e-9 : 1e-10) * expected);
+    }
   }
 
   TEST_CASE_TEMPLATE("rows without a common key, zero rows and constant rows", T, float, double) {
     hr::cuda be;
     const auto one = [&](std::vector<T> rows, auto rule) {
       const auto x = put<T, 4>(be, rows, {1, 2, 1, 2});
-      return device::pairwise(be, std::as_const(x).view(), rule)(0, 1);
+      return hr::pairwise(be, std::as_const(x).view(), rule)(0, 1);
     };
     CHECK(one({1, 0, 0, 1}, device::jensen_shannon{}) == 1);
     CHECK(one({1, 0, 0, 1}, device::bhattacharyya{}) == 1);
@@ -139,7 +230,7 @@ TEST_SUITE("cuda") {
     const hr::index_t heads = 6, tokens = 5, keys = 7;
     const auto maps = mixed_maps<float>(heads, tokens, keys, 77);
     const auto x = put<float, 4>(be, maps, {2, 3, tokens, keys});
-    const auto plain = device::pairwise(be, x.view(), device::jensen_shannon{});
+    const auto plain = hr::pairwise(be, x.view(), device::jensen_shannon{});
 
     std::vector<float> padded(static_cast<std::size_t>(heads * 8 * 11), std::nanf(""));
     std::vector<float> turned(padded.size(), std::nanf("")), swapped(maps.size());
@@ -152,14 +243,76 @@ TEST_SUITE("cuda") {
           swapped[static_cast<std::size_t>(((heads - 1 - h) * tokens + t) * keys + k)] = v;
         }
     const auto y = put<float, 4>(be, padded, {2, 3, 8, 11});
-    CHECK(device::pairwise(be, y.view().narrow(2, 0, tokens).narrow(3, 0, keys), device::jensen_shannon{}) == plain);
+    CHECK(hr::pairwise(be, y.view().narrow(2, 0, tokens).narrow(3, 0, keys), device::jensen_shannon{}) == plain);
     const auto z = put<float, 4>(be, turned, {2, 3, 11, 8});
-    CHECK(device::pairwise(be, z.view().narrow(3, 0, tokens).narrow(2, 0, keys).transposed(),
-                           device::jensen_shannon{}) == plain);
+    CHECK(hr::pairwise(be, z.view().narrow(3, 0, tokens).narrow(2, 0, keys).transposed(), device::jensen_shannon{}) ==
+          plain);
     const auto w = put<float, 4>(be, swapped, {2, 3, tokens, keys});
-    const auto back = device::pairwise(be, w.view(), device::jensen_shannon{});
+    const auto back = hr::pairwise(be, w.view(), device::jensen_shannon{});
     for (hr::index_t i = 0; i < heads; ++i)
       for (hr::index_t j = 0; j < heads; ++j) CHECK(back(heads - 1 - i, heads - 1 - j) == plain(i, j));
+  }
+
+  TEST_CASE("padding cut off by options, sentences without a token") {
+    hr::cuda be;
+    const auto maps = mixed_maps<float>(6, 5, 5, 78);
+    const auto x = put<float, 4>(be, maps, {2, 3, 5, 5});
+    std::vector<float> padded(6 * 8 * 8, std::nanf(""));
+    for (std::size_t h = 0; h < 6; ++h)
+      for (std::size_t t = 0; t < 5; ++t)
+        for (std::size_t k = 0; k < 5; ++k) padded[(h * 8 + t) * 8 + k] = maps[(h * 5 + t) * 5 + k];
+    auto y = put<float, 4>(be, padded, {2, 3, 8, 8});
+    const auto plain = hr::pairwise(be, x, device::cosine{});
+    CHECK(hr::pairwise(be, y, device::cosine{}, {.length = 5}) == plain);
+    CHECK(hr::pairwise(be, y.view(), device::cosine{}, {.queries = 5, .keys = 5}) == plain);
+    CHECK_THROWS_WITH_AS(hr::pairwise(be, y, device::cosine{}, {.length = 9}),
+                         "attention: 9 valid queries in (2,3,8,8)", hr::shape_error);
+    CHECK_THROWS_WITH_AS(hr::pairwise(be, x, device::cosine{}, {.sum_tolerance = 1}),
+                         "attention: sum_tolerance is 1, expected a number in [0,1)", hr::argument_error);
+    device::redundancy<device::cosine, hr::cuda> red(be, {2, 3});
+    CHECK_FALSE(red.add(y, {.length = 0}));
+    CHECK(red.skipped() == 1);
+    CHECK(red.add(y, {.length = 5}));
+    CHECK(red.matrix() == plain);
+  }
+
+#if defined(HEADRED_CUDA_EMULATE)
+  TEST_CASE("the same calls on the cpu and on the device") {
+    const auto maps = mixed_maps<float>(6, 5, 5, 79);
+    const auto with = [&](auto&& be) {
+      const auto x = put<float, 4>(be, maps, {2, 3, 5, 5});
+      return hr::pairwise(be, x, hr::jensen_shannon{}, {.length = 4, .sum_tolerance = .999});
+    };
+    const auto near = with(hr::cpu{}), far = with(hr::cuda{});
+    for (hr::index_t i = 0; i < 6; ++i)
+      for (hr::index_t j = 0; j < 6; ++j) CHECK(std::fabs(near(i, j) - far(i, j)) < 2e-6);
+    static_assert(std::is_same_v<device::rule_of<hr::jensen_shannon>, device::jensen_shannon>);
+    hr::cuda be;
+    device::redundancy<hr::jensen_shannon, hr::cuda> red(be, {2, 3});
+    red.add(put<float, 4>(be, maps, {2, 3, 5, 5}), {.length = 4, .sum_tolerance = .999});
+    CHECK(red.matrix() == far);
+  }
+#endif
+
+  TEST_CASE("memory of other libraries is viewed where it lies") {
+    hr::cuda be;
+    auto x = put<float, 4>(be, mixed_maps<float>(6, 5, 5, 80), {2, 3, 5, 5});
+    const auto plain = hr::pairwise(be, x, device::cosine{});
+    like_device_vector vector{x.data(), 150};
+    CHECK(hr::pairwise(be, hr::device_view(vector, {2, 3, 5, 5}), device::cosine{}) == plain);
+    CHECK_THROWS_WITH_AS(hr::device_view(vector, {2, 3, 5, 4}),
+                         "device_view: a vector of 150 elements, expected those of (2,3,5,4)", hr::shape_error);
+    CHECK_THROWS_AS(hr::device_view(vector, {-2, -75}), hr::shape_error);
+    CHECK_THROWS_AS(hr::device_view(vector, {150, hr::index_t{1} << 62, 4}), hr::shape_error);
+    CHECK_THROWS_AS(hr::device_view(vector, {150, 0}), hr::shape_error);
+    like_torch_tensor tensor{x.data(), {2, 3, 5, 5}, {75, 25, 5, 1}};
+    CHECK(hr::pairwise(be, hr::device_view<const float, 4>(tensor), device::cosine{}) == plain);
+    CHECK_THROWS_WITH_AS((hr::device_view<float, 3>(tensor)), "as_view: the tensor has rank 4, expected 3",
+                         hr::shape_error);
+    tensor.on_device = false;
+    CHECK(tensor.is_cpu());
+    CHECK_THROWS_WITH_AS((hr::device_view<float, 4>(tensor)), "device_view: the tensor is not in CUDA memory",
+                         hr::argument_error);
   }
 
   TEST_CASE("the mean over sentences has the same bits in any order") {
@@ -180,14 +333,16 @@ TEST_SUITE("cuda") {
     for (hr::index_t i = 0; i < 6; ++i)
       for (hr::index_t j = 0; j < 6; ++j) {
         double sum = 0;
-        for (auto& s : sentences) sum += device::pairwise(be, std::as_const(s).view(), device::bhattacharyya{})(i, j);
+        for (auto& s : sentences) sum += hr::pairwise(be, std::as_const(s).view(), device::bhattacharyya{})(i, j);
         worst = std::max(worst, std::fabs(sum / 3 - mean(i, j)));
       }
     CHECK(worst < 1e-15);
     CHECK_THROWS_WITH_AS(forth.add(sentences[0].view().narrow(1, 0, 2)),
                          "redundancy: attention is (2,2,3,3), expected 2 layers of 3 heads", hr::shape_error);
-    CHECK_THROWS_WITH_AS((device::redundancy<device::cosine, hr::cuda>(be, 0, 3)),
-                         "redundancy: 0 layers of 3 heads, expected at least one of each", hr::shape_error);
+    CHECK_THROWS_WITH_AS(
+        (device::redundancy<device::cosine, hr::cuda>(be, 0, 3)),
+        "redundancy: 0 layers with 0 heads in all, expected the same number of heads in each, at least one",
+        hr::shape_error);
   }
 
   TEST_CASE("rows that are no attention are named") {
@@ -196,7 +351,7 @@ TEST_SUITE("cuda") {
       std::vector<float> maps(2 * 2 * 3 * 2, .5f);
       maps[at] = value;
       const auto x = put<float, 4>(be, maps, {2, 2, 3, 2});
-      device::pairwise(be, x.view(), device::cosine{});
+      hr::pairwise(be, x.view(), device::cosine{});
     };
     CHECK_THROWS_WITH_AS(refuse(6 * 2 + 2 * 2, .6f),
                          "layer 1, head 0, row 2: attention: the row has an entry that is no number >= 0, or sums to "
@@ -210,7 +365,7 @@ TEST_SUITE("cuda") {
     hr::tensor<double, 2, hr::cuda> out(be, {2, 3});
     CHECK_THROWS_WITH_AS(device::pairwise(be, x.view(), device::cosine{}, out.view()),
                          "cosine: out is (2,3), expected (2,2)", hr::shape_error);
-    CHECK_THROWS_WITH_AS(device::pairwise(be, x.view().narrow(2, 0, 0), device::cosine{}),
+    CHECK_THROWS_WITH_AS(hr::pairwise(be, x.view().narrow(2, 0, 0), device::cosine{}),
                          "cosine: attention is (1,2,0,2), expected at least 1 valid token", hr::shape_error);
   }
 }

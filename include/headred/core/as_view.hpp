@@ -150,29 +150,28 @@ template <class A>
 inline constexpr int static_rank_of<A> =
     static_cast<int>(std::tuple_size_v<std::remove_cvref_t<decltype(std::declval<A&>().shape())>>);
 
-/// A temporary that owns its elements: a view of it would outlive them. (Blocks, maps, spans and views are fine.)
+/// Whether A is a temporary that owns its elements: a view of it would outlive them. (Blocks, maps, spans and views are
+/// fine.) A function, since nvcc 13 takes no constrained specialisations of variables.
 template <class A>
-inline constexpr bool owning_temporary = false;
-template <class A>
-  requires(!std::is_reference_v<A> && viewable_member<A>)
-inline constexpr bool owning_temporary<A> = true;
-template <class A>
-  requires(!std::is_reference_v<A> && viewable_range<A> && !std::ranges::borrowed_range<A>)
-inline constexpr bool owning_temporary<A> = true;
-template <class A>
-  requires(!std::is_reference_v<A> && viewable_eigen<A> &&
-           std::same_as<std::remove_const_t<A>, typename A::PlainObject>)
-inline constexpr bool owning_temporary<A> = true;
-template <class A>
-  requires(!std::is_reference_v<A> && viewable_xtensor<A> &&
-           std::same_as<std::remove_const_t<A>, typename A::temporary_type>)
-inline constexpr bool owning_temporary<A> = true;
-// A const Eigen::Tensor gives const elements, a const TensorMap does not.
-template <class A>
-  requires(!std::is_reference_v<A> && viewable_eigen_tensor<A> &&
-           !std::same_as<decltype(std::declval<std::remove_const_t<A>&>().data()),
-                         decltype(std::declval<const A&>().data())>)
-inline constexpr bool owning_temporary<A> = true;
+constexpr bool owning_temporary() {
+  if constexpr (std::is_reference_v<A>) {
+    return false;
+  } else if constexpr (viewable_member<A>) {
+    return true;
+  } else if constexpr (viewable_range<A>) {
+    return !std::ranges::borrowed_range<A>;
+  } else if constexpr (viewable_eigen<A>) {
+    return std::same_as<std::remove_const_t<A>, typename A::PlainObject>;
+  } else if constexpr (viewable_xtensor<A>) {
+    return std::same_as<std::remove_const_t<A>, typename A::temporary_type>;
+  } else if constexpr (viewable_eigen_tensor<A>) {
+    // a const Eigen::Tensor gives const elements, a const TensorMap does not
+    return !std::same_as<decltype(std::declval<std::remove_const_t<A>&>().data()),
+                         decltype(std::declval<const A&>().data())>;
+  } else {
+    return false;
+  }
+}
 
 }  // namespace detail
 
@@ -180,7 +179,7 @@ inline constexpr bool owning_temporary<A> = true;
 /// rank, vectors.
 template <class A>
 constexpr auto as_view(A&& a) {
-  static_assert(!detail::owning_temporary<A>, "as_view: the view would outlive this temporary; give it a name first");
+  static_assert(!detail::owning_temporary<A>(), "as_view: the view would outlive this temporary; give it a name first");
   if constexpr (detail::viewable_self<A>) {
     return std::remove_cvref_t<A>(a);
   } else if constexpr (detail::viewable_member<A>) {

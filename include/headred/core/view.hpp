@@ -43,7 +43,7 @@ class tensor_view {
   using space = Space;
   static constexpr int rank = Rank;
 
-  HEADRED_FUNCTION constexpr tensor_view() = default;
+  constexpr tensor_view() = default;
   /// Row-major memory of this shape.
   HEADRED_FUNCTION constexpr tensor_view(T* data, const shape_t<Rank>& shape)
       : data_(data), shape_(shape), strides_(row_major_strides(shape)) {}

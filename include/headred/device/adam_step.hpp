@@ -41,9 +41,10 @@ struct adam_entry {
 
 }  // namespace detail
 
-/// m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, w -= step m / (sqrt(v) root + epsilon), g = scale gradient +
-/// decay w, on entries that lie anywhere on the device: the step of nn/adam.hpp. The gradient is set to zero if `clear`.
-/// weights, gradient, first, second : (N). Throws shape_error. Source: Kingma & Ba 2015; Loshchilov & Hutter 2019.
+/// m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, w -= step m / (sqrt(v) root + epsilon), g = scale gradient
+/// + decay w, on entries that lie anywhere on the device: the step of nn/adam.hpp. The gradient is set to zero if
+/// `clear`. weights, gradient, first, second : (N). Throws shape_error. Source: Kingma & Ba 2015; Loshchilov & Hutter
+/// 2019.
 template <class T, device_backend Backend>
 void adam_step(Backend& be, const adam_factors<T>& factors, tensor_view<T, 1, device_space> weights,
                tensor_view<T, 1, device_space> gradient, tensor_view<T, 1, device_space> first,

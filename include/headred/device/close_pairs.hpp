@@ -64,8 +64,11 @@ struct close_pairs_kernel {
     const double mean = .5 * (memory.scale[a] + memory.scale[b]), unit = 1 / (memory.scale[a] * memory.scale[b]);
     if constexpr (Rule::stable_if_close) {
       const double similarity = total(product) * unit;
-      if (!Rule::close(similarity)) return Rule::finish(similarity);
+      if (!Rule::close(similarity, keys)) return Rule::finish(similarity);
     }
+    if constexpr (Rule::stable_if_close)
+      if (std::fabs(memory.scale[a] - memory.scale[b]) > .1 * (memory.scale[a] + memory.scale[b]))
+        return apart_distance(total, block.thread(), x, y, a, b);
     change = total(change);
     const double half = Rule::scale == row_scale::sum ? -.5 * change : -.25 * total(square_change) / mean;
     if (Rule::scale == row_scale::centred_length) shifts += change / static_cast<double>(keys);
@@ -74,6 +77,31 @@ struct close_pairs_kernel {
       const double p = static_cast<double>(x[k * step]), q = static_cast<double>(y[k * step]);
       const double u = (p - q) - shifts, v = (p + q) - shift_sum;
       sum += Rule::stable_term((u * mean + v * half) * unit, (v * mean + u * half) * unit, p * q * unit);
+    }
+    return Rule::stable_finish(total(sum));
+  }
+  /// Rows whose scales differ so much that p - q gains nothing from the rows' difference (distance/row_forms.hpp): p
+  /// and q are formed first, their means taken away once more where a mean was.
+  template <class Total>
+  HEADRED_FUNCTION double apart_distance(const Total& total, int thread, const T* x, const T* y, index_t a,
+                                         index_t b) const {
+    const index_t keys = maps.extent(3), step = maps.stride(3);
+    const auto shifted = [&](const T* from, index_t k, index_t at) {
+      return static_cast<double>(from[k * step]) - memory.shift[at];
+    };
+    double left = 0, right = 0;
+    if constexpr (Rule::scale == row_scale::centred_length) {
+      for (index_t k = thread; k < keys; k += threads) {
+        left += shifted(x, k, a);
+        right += shifted(y, k, b);
+      }
+      left = total(left) / static_cast<double>(keys);
+      right = total(right) / static_cast<double>(keys);
+    }
+    double sum = 0;
+    for (index_t k = thread; k < keys; k += threads) {
+      const double p = (shifted(x, k, a) - left) / memory.scale[a], q = (shifted(y, k, b) - right) / memory.scale[b];
+      sum += Rule::stable_term(p - q, p + q, p * q);
     }
     return Rule::stable_finish(total(sum));
   }

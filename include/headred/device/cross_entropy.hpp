@@ -5,6 +5,7 @@
 #include <string>
 
 #include <headred/core/number_text.hpp>
+#include <headred/device/first_index.hpp>
 #include <headred/device/softmax.hpp>
 
 namespace headred::device {
@@ -70,21 +71,6 @@ struct cross_entropy_gradient_kernel : row_kernel<T> {
   }
 };
 
-struct wrong_target {
-  tensor_view<const std::int32_t, 1, device_space> targets;
-  index_t classes;
-  HEADRED_FUNCTION index_t operator()(index_t, index_t r) const {
-    return targets(r) < -1 || targets(r) >= classes ? r : targets.extent(0);
-  }
-};
-struct least_row {
-  HEADRED_FUNCTION index_t operator()(index_t a, index_t b) const { return a < b ? a : b; }
-};
-struct store_index {
-  index_t* to;
-  HEADRED_FUNCTION void operator()(index_t, index_t value) const { *to = value; }
-};
-
 inline void require_smoothing(double label_smoothing) {
   if (!(label_smoothing >= 0 && label_smoothing <= 1))
     throw argument_error("cross_entropy: the label smoothing is " + number_text(label_smoothing) + ", expected [0,1]");
@@ -98,10 +84,8 @@ template <device_backend Backend>
 void require_targets(Backend& be, tensor_view<const std::int32_t, 1, device_space> targets, index_t classes) {
   const index_t rows = targets.extent(0);
   if (rows == 0) return;
-  auto* const found = static_cast<index_t*>(be.workspace(sizeof(index_t)));
-  be.reduce(1, rows, rows, detail::wrong_target{targets, classes}, detail::least_row{}, detail::store_index{found});
-  index_t row = rows;
-  be.download(&row, found, sizeof row);
+  const index_t row = detail::first_index(be, rows, detail::outside{targets, -1, classes},
+                                          static_cast<index_t*>(be.workspace(sizeof(index_t))));
   if (row == rows) return;
   std::int32_t target = 0;
   be.download(&target, targets.data() + row * targets.stride(0), sizeof target);

@@ -40,9 +40,9 @@ struct entry_of_two {
 }  // namespace detail
 
 /// Gates with one random number each: gates_i = rule.gate(rule.argument(log_a_i, u_i)), u_i number i of the noise.
-/// `rule` as hard_concrete::rule<T> gives it, `noise` a gate_noise. log_a, gates : (N); arguments : (N), what the sigmoid
-/// was taken of, for the way back, or empty. Noise has the same bits on every backend, gates to the last digits of log
-/// and exp. Throws shape_error.
+/// `rule` as hard_concrete::rule<T> gives it, `noise` a gate_noise. log_a, gates : (N); arguments : (N), what the
+/// sigmoid was taken of, for the way back, or empty. Noise has the same bits on every backend, gates to the last digits
+/// of log and exp. Throws shape_error.
 template <class T, class Rule, class Noise, device_backend Backend>
 void sample_gates(Backend& be, const Rule& rule, const Noise& noise, tensor_view<const T, 1, device_space> log_a,
                   tensor_view<T, 1, device_space> gates,

@@ -44,6 +44,7 @@ struct pair_tiles_kernel {
         fill(slabs.left, slabs.left_weight, t, i0, token, k0, heads);
         fill(slabs.right, slabs.right_weight, t, j0, token, k0, heads);
         block.sync();
+        T part[2][2] = {};  // of a chunk, so that long rows lose no digits
 #if defined(__CUDA_ARCH__)
 #pragma unroll 8  // all 32 at once take more registers than there are
 #endif
@@ -59,8 +60,10 @@ struct pair_tiles_kernel {
             }
           }
           for (int a = 0; a < 2; ++a)
-            for (int b = 0; b < 2; ++b) sum[a][b] += Rule::term(p[a], q[b], wp[a], wq[b]);
+            for (int b = 0; b < 2; ++b) part[a][b] += Rule::term(p[a], q[b], wp[a], wq[b]);
         }
+        for (int a = 0; a < 2; ++a)
+          for (int b = 0; b < 2; ++b) sum[a][b] += part[a][b];
       }
       for (int a = 0; a < 2; ++a)
         for (int b = 0; b < 2; ++b) {
@@ -68,7 +71,7 @@ struct pair_tiles_kernel {
           if (i >= j || j >= heads) continue;
           const int kind_i = memory.kind[i * tokens + token], kind_j = memory.kind[j * tokens + token];
           if (kind_i == regular_row && kind_j == regular_row) {
-            if (Rule::close(sum[a][b])) close |= 1u << (2 * a + b);
+            if (Rule::close(sum[a][b], keys)) close |= 1u << (2 * a + b);
             distance[a][b] += static_cast<long long>(Rule::finish(sum[a][b]) * static_cast<T>(1 / distance_unit));
           } else if (kind_i != kind_j) {
             const bool zero = kind_i == zero_row || kind_j == zero_row;

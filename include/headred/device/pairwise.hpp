@@ -1,16 +1,52 @@
 // Distances of all pairs of heads whose maps lie on a device.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <headred/backend/tensor.hpp>
+#include <headred/core/as_view.hpp>
 #include <headred/core/matrix.hpp>
+#include <headred/core/number_text.hpp>
 #include <headred/device/close_pairs.hpp>
+#include <headred/device/first_index.hpp>
 #include <headred/device/pair_tiles.hpp>
 
 namespace headred::device {
+
+/// How one sentence's maps are to be read; named like the fields of headred::sentence_options, in its order.
+struct sentence_options {
+  index_t length = -1;          ///< valid tokens from the first on, as queries and keys; -1: all
+  index_t queries = -1;         ///< valid query rows, where they differ from `length`
+  index_t keys = -1;            ///< valid key columns, likewise
+  double sum_tolerance = 1e-2;  ///< what a row's sum may be off from 1
+};
+
+/// Attention maps in a device's memory: a view (L,H,T,S), or a tensor, of floats or doubles.
+template <class Attention>
+concept maps_on_device =
+    viewable_as<Attention, 4> &&
+    std::is_same_v<typename decltype(as_view(std::declval<std::remove_reference_t<Attention>&>()))::space,
+                   device_space> &&
+    std::is_floating_point_v<typename decltype(as_view(
+        std::declval<std::remove_reference_t<Attention>&>()))::value_type>;
+
 namespace detail {
+
+/// The maps without their padding. Throws shape_error for more valid tokens than there are.
+template <maps_on_device Attention>
+auto valid_maps(Attention&& attention, const sentence_options& options) {
+  const auto whole = as_view(attention);
+  using value = typename decltype(whole)::value_type;
+  const auto valid = [&](const char* what, index_t own, int axis) {
+    const index_t n = own >= 0 ? own : options.length >= 0 ? options.length : whole.extent(axis);
+    if (n > whole.extent(axis))
+      throw shape_error("attention: " + std::to_string(n) + " valid " + what + " in " + shape_text(whole.shape()));
+    return n;
+  };
+  const index_t queries = valid("queries", options.queries, 2), keys = valid("keys", options.keys, 3);
+  return tensor_view<const value, 4, device_space>(whole).narrow(2, 0, queries).narrow(3, 0, keys);
+}
 
 /// Pieces of one allocation, each aligned to 256 bytes.
 class carved_memory {
@@ -31,17 +67,9 @@ class carved_memory {
   std::byte* at_;
 };
 
-struct broken_row_number {
+struct is_broken_row {
   const int* kind;
-  index_t rows;
-  HEADRED_FUNCTION index_t operator()(index_t, index_t r) const { return kind[r] == broken_row ? r : rows; }
-};
-struct take_least {
-  HEADRED_FUNCTION index_t operator()(index_t a, index_t b) const { return a < b ? a : b; }
-};
-struct store_number {
-  index_t* to;
-  HEADRED_FUNCTION void operator()(index_t, index_t value) const { *to = value; }
+  HEADRED_FUNCTION bool operator()(index_t r) const { return kind[r] == broken_row; }
 };
 
 /// out(i,j) = out(j,i): the groups' sums, divided by the number of tokens.
@@ -62,24 +90,29 @@ struct mean_distance {
 
 }  // namespace detail
 
-/// Distances of all pairs of heads of one sentence, all on the device.
-/// attention: (L,H,T,S), float or double, rows sum to 1 (deviations up to `sum_tolerance` are renormalised), padding cut
-/// off by narrow(); out: (LH,LH), heads in the order layer * H + head, in [0,1], diagonal exactly 0, symmetric bits.
-/// Degenerate rows as on the CPU: two zero rows are at 0, one at 1; a constant row is at 1/2 from another (pearson).
-/// Groups of tokens in which a pair comes out close are recomputed in double. Throws data_error naming layer, head and
-/// row; shape_error. Cost: (LH)^2/2 T S terms; scratch memory 16 (LH)^2 8 bytes of the backend's workspace.
-template <class Rule, class T, device_backend Backend>
-void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, const Rule&,
+/// Distances of all pairs of heads of one sentence, all on the device. attention: (L,H,T,S), float or double, rows sum
+/// to 1 (deviations up to `sum_tolerance` are renormalised), padding cut off by narrow(); out: (LH,LH), heads in the
+/// order layer * H + head, in [0,1], diagonal exactly 0, symmetric bits. Degenerate rows as on the CPU: two zero rows
+/// are at 0, one at 1; a constant row is at 1/2 from another (pearson). Groups of tokens in which a pair comes out
+/// close are recomputed in double. Throws data_error naming layer, head and row; shape_error; argument_error for a
+/// tolerance out of range. Cost: (LH)^2/2 T S terms; of the workspace up to 512 (LH)^2 bytes, 128 (LH)^2 beyond 512
+/// heads.
+template <class Distance, class T, device_backend Backend>
+void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, const Distance&,
               tensor_view<double, 2, device_space> out, double sum_tolerance = 1e-2) {
+  using Rule = rule_of<Distance>;
   const index_t heads = attention.extent(0) * attention.extent(1), tokens = attention.extent(2);
   const auto fail = [](const std::string& what) { throw shape_error(std::string(Rule::name) + ": " + what); };
   if (attention.size() <= 0)
     fail("attention is " + shape_text(attention.shape()) + ", expected at least 1 valid token");
   if (out.extent(0) != heads || out.extent(1) != heads)
     fail("out is " + shape_text(out.shape()) + ", expected " + shape_text(shape_t<2>{heads, heads}));
-  const index_t rows = heads * tokens, groups = detail::token_groups(tokens);
+  const index_t rows = heads * tokens, groups = detail::token_groups(heads, tokens);
   if (heads > (index_t{1} << 20) || rows > (index_t{1} << 31) - 1 || attention.extent(3) > (index_t{1} << 31) - 64)
     fail("attention is " + shape_text(attention.shape()) + ", expected at most 2^20 heads, 2^31 rows and keys");
+
+  if (!(sum_tolerance >= 0 && sum_tolerance < 1))
+    throw argument_error("attention: sum_tolerance is " + number_text(sum_tolerance) + ", expected a number in [0,1)");
 
   using carved = detail::carved_memory;
   carved memory(be.workspace(3 * carved::bytes<double>(rows) + 3 * carved::bytes<T>(rows) + carved::bytes<int>(rows) +
@@ -97,9 +130,7 @@ void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, cons
   index_t* const worst = memory.take<index_t>(1);
 
   be.launch(rows, detail::pair_rows_kernel<T, Rule>{attention, m, sum_tolerance});
-  be.reduce(1, rows, rows, detail::broken_row_number{m.kind, rows}, detail::take_least{}, detail::store_number{worst});
-  index_t broken = rows;
-  be.download(&broken, worst, sizeof broken);
+  const index_t broken = detail::first_index(be, rows, detail::is_broken_row{m.kind}, worst);
   if (broken < rows) {
     double sum = 0;
     be.download(&sum, m.sum + broken, sizeof sum);
@@ -115,15 +146,23 @@ void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, cons
   be.for_each(heads * heads, detail::mean_distance{m.partial, groups, heads, static_cast<double>(tokens), out});
 }
 
-/// The same, with the result on the host.
-template <class Rule, class T, device_backend Backend>
-matrix pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, const Rule& rule) {
-  const index_t heads = attention.extent(0) * attention.extent(1);
+}  // namespace headred::device
+
+namespace headred {
+
+/// `pairwise` for a device's backend: attention (L,H,T,S) in its memory, the result (LH,LH) on the host. `distance` is
+/// jensen_shannon, bhattacharyya, cosine or pearson, as on the CPU, computed in the elements' type. The rest as in
+/// device::pairwise.
+template <device_backend Backend, device::maps_on_device Attention, class Distance>
+matrix pairwise(Backend& be, Attention&& attention, const Distance& distance,
+                const device::sentence_options& options = {}) {
+  const auto maps = device::detail::valid_maps(attention, options);
+  const index_t heads = maps.extent(0) * maps.extent(1);
   matrix result(heads, heads);
   tensor<double, 2, Backend> out(be, {heads, heads});
-  device::pairwise(be, attention, rule, out.view());
+  device::pairwise(be, maps, distance, out.view(), options.sum_tolerance);
   be.download(result.data(), out.data(), out.bytes());
   return result;
 }
 
-}  // namespace headred::device
+}  // namespace headred

@@ -96,8 +96,8 @@ std::vector<std::byte> save_state(const redundancy<Distance, Backend, Sum>& from
   out.word(static_cast<std::uint64_t>(from.layout().layers()));
   for (const index_t heads : from.layout().heads_per_layer()) out.word(static_cast<std::uint64_t>(heads));
   const auto state = from.snapshot();
-  for (const index_t count : {state.sentences, state.skipped, state.underdetermined})
-    out.word(static_cast<std::uint64_t>(count));
+  const index_t counts[] = {state.sentences, state.skipped, state.underdetermined};  // named: nvcc 13 needs it
+  for (const index_t count : counts) out.word(static_cast<std::uint64_t>(count));
   for (const Sum& sum : state.sums) {
     if constexpr (detail::is_exact<Sum>) {
       out.word(sum.high());

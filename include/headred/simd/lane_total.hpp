@@ -7,7 +7,8 @@
 
 namespace headred::detail {
 
-#if defined(__has_builtin)
+// nvcc hands g++ the built-in function without its pack of indices
+#if defined(__has_builtin) && !defined(__CUDACC__)
 #if __has_builtin(__builtin_shufflevector)
 #define HEADRED_SHUFFLE 1
 #endif

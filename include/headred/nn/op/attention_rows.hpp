@@ -87,7 +87,7 @@ struct score_row {
 /// Lane r of the result is pack r with its lanes folded in halves; the packs are used up.
 template <class T, int Lanes, class Fold>
 HEADRED_INLINE pack<T, Lanes> fold_each(pack<T, Lanes> (&packs)[Lanes], const Fold& fold) {
-#if defined(__has_builtin)
+#if defined(__has_builtin) && !defined(__CUDACC__)  // see simd/transpose.hpp
 #if __has_builtin(__builtin_shufflevector)
 #define HEADRED_FOLD_BY_SHUFFLES 1
 #endif
