@@ -95,10 +95,12 @@ void add_bert(index_t number) {
     hr::initialize(be, model.weights(), 1);
     const auto batch = sentences(number, 128, config.source.vocabulary);
     hr::tape<float, hr::cpu> tape(be, hr::tape_mode::inference);
-    for (auto _ : state) {
+    const auto pass = [&] {
       tape.clear();
       model.encode(tape, batch);
-    }
+    };
+    pass();  // memory grows in the first
+    for (auto _ : state) pass();
     const std::vector<index_t> lengths(static_cast<std::size_t>(number), 128);
     count(state, hr::forward_flops(config, lengths).total(), static_cast<double>(number * 128));
   });
@@ -123,7 +125,7 @@ void add_pruned_attention(index_t removed) {
     const auto batch = sentences(8, 128, config.source.vocabulary);
     hr::tape<float, hr::cpu> tape(be, hr::tape_mode::inference);
     hr::attention_workspace<float> workspace;
-    for (auto _ : state) {
+    const auto pass = [&] {
       tape.clear();
       const hr::slot x = tape.add(8 * 128, 768);
       std::fill_n(tape.value(x).data(), tape.value(x).size(), .5f);
@@ -135,7 +137,9 @@ void add_pruned_attention(index_t removed) {
       call.v = linear(tape, x, w.value.weight, &w.value.bias);
       call.workspace = &workspace;
       linear(tape, attention(tape, call), w.output.weight, &w.output.bias);
-    }
+    };
+    pass();
+    for (auto _ : state) pass();
     const double flops = 1024. * (8 * 768 * 64 + 4 * 64 * 128) * static_cast<double>(12 - removed);
     count(state, flops, 1024);
   });
