@@ -17,10 +17,10 @@
 
 namespace examples {
 
-/// run(words) with the command line. Exit code 0: done; 1: the input cannot be used or the output not be written; 2: the
+/// run(words) with the command line; `usage` is what --help prints. Exit code 0: done; 1: the input cannot be used or the output not be written; 2: the
 /// command line is wrong.
 template <class Run>
-int tool_main(const std::string& name, std::string_view help, int count, char** words, const Run& run) {
+int tool_main(const std::string& name, std::string_view usage, int count, char** words, const Run& run) {
   const auto fail = [&](int code, const std::string& text) {
     std::cerr << name + ": " + one_line(with_final_names(text)) + "\n";
     return code;
@@ -28,7 +28,7 @@ int tool_main(const std::string& name, std::string_view help, int count, char** 
   try {
     const arguments all(count, words);
     if (all.contains("--help") || all.contains("-h")) {
-      std::cout << help;
+      std::cout << usage;
     } else if (all.contains("--version")) {
       std::cout << "headred " << HEADRED_VERSION_MAJOR << '.' << HEADRED_VERSION_MINOR << '.' << HEADRED_VERSION_PATCH
                 << '\n';
