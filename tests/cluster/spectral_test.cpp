@@ -285,7 +285,7 @@ TEST_SUITE("cluster") {
     const hr::spectral_embedding e{be, d};
     std::vector<double> values;
     for (hr::index_t j = 0; j < n; ++j) values.push_back(e.ordered_eigenvalue(j));
-    const hr::detail::spectral_cut cut(e.vectors(n), values, e.degrees());
+    const hr::detail::spectral_cut cut(e.vectors(n), values, e.degrees(), e.component_numbers());
     const hr::random_stream random(3);
     for (std::uint64_t round = 0; round < 20; ++round) {
       const auto k = static_cast<hr::index_t>(2 + round % 7);
@@ -317,7 +317,7 @@ TEST_SUITE("cluster") {
       const auto least = hr::kmeans(be, e.vectors(k), {.count = k, .seed = 2});
       std::vector<double> values;
       for (hr::index_t j = 0; j < k; ++j) values.push_back(e.ordered_eigenvalue(j));
-      const hr::detail::spectral_cut cut(e.vectors(k), values, e.degrees());
+      const hr::detail::spectral_cut cut(e.vectors(k), values, e.degrees(), e.component_numbers());
       CHECK(cut(kept.labels) <= cut(least.clusters.labels));
       hr::matrix points(60, k);
       for (hr::index_t i = 0; i < 60; ++i)

@@ -143,7 +143,7 @@ class leading_embedding {
                                                   .seed = options.seed,
                                                   .restarts = options.restarts,
                                                   .max_iterations = options.max_iterations},
-                                   detail::cut_slack, detail::spectral_cut(vectors(k), values_, degrees_))
+                                   detail::cut_slack, detail::spectral_cut(vectors(k), values_, degrees_, component_))
           .clusters;
     matrix first(k, heads_);
     std::copy_n(vectors_.data(), k * heads_, first.data());

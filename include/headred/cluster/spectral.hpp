@@ -186,7 +186,7 @@ class spectral_embedding {
                                                   .seed = options.seed,
                                                   .restarts = options.restarts,
                                                   .max_iterations = options.max_iterations},
-                                   detail::cut_slack, detail::spectral_cut(vectors(k), ordered_, degrees_))
+                                   detail::cut_slack, detail::spectral_cut(vectors(k), ordered_, degrees_, component_))
           .clusters;
     matrix first(k, n);
     std::copy_n(vectors_.data(), k * n, first.data());

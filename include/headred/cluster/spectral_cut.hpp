@@ -11,17 +11,21 @@ namespace headred::detail {
 
 /// Orders clusterings by their normalised cut, as far as the first k spectral vectors y_j with eigenvalues lambda_j tell:
 ///   cut(C) = sum_{c,j} lambda_j (sum_{i in c} d_i y_ij)^2 / vol_c
-/// where the other eigenvalues, unknown or not, are taken to be their mean (the trace of L is N), and a constant is left out.
-/// vectors : (N,k), eigenvalues : k or more, degrees d : (N). Cost: N k operations a clustering.
+/// where the other eigenvalues, unknown or not, are taken to be their mean (the trace of L is N, isolated heads apart), and a constant is left out.
+/// vectors : (N,k), eigenvalues : k or more, 0 for an isolated head (where L has 1), degrees d : (N), component : (N).
+/// Cost: N k operations a clustering.
 class spectral_cut {
  public:
   spectral_cut(const tensor_view<const double, 2>& vectors, const std::vector<double>& eigenvalues,
-               const std::vector<double>& degrees)
+               const std::vector<double>& degrees, const std::vector<index_t>& component)
       : vectors_(vectors), degrees_(&degrees), excess_(static_cast<std::size_t>(vectors.extent(1))) {
     const index_t n = vectors.extent(0), k = vectors.extent(1);
     double sum = 0;
     for (std::size_t j = 0; j < excess_.size(); ++j) sum += eigenvalues[j];
-    const double others = k < n ? (static_cast<double>(n) - sum) / static_cast<double>(n - k) : 0;
+    std::vector<index_t> members(component.size(), 0);
+    for (const index_t c : component) ++members[static_cast<std::size_t>(c)];
+    const index_t trace = n - static_cast<index_t>(std::count(members.begin(), members.end(), 1));
+    const double others = k < n ? (static_cast<double>(trace) - sum) / static_cast<double>(n - k) : 0;
     for (std::size_t j = 0; j < excess_.size(); ++j) excess_[j] = eigenvalues[j] - others;
   }
 

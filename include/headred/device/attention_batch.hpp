@@ -55,7 +55,8 @@ class attention_batch {
   }
 
   /// Other sentences; a batch of no more of them than before allocates nothing. The queries of sentences stand in
-  /// ascending order, apart. Throws argument_error for those that do not, and for queries and keys of unequal number.
+  /// ascending order, apart. Throws argument_error for those that do not, and for queries and keys of unequal number;
+  /// the batch is empty then.
   template <std::ranges::sized_range Rows>
   void assign(const Rows& queries, const Rows& keys) {
     const auto count = [](const Rows& rows) { return static_cast<index_t>(std::ranges::size(rows)); };
@@ -64,7 +65,8 @@ class attention_batch {
                            std::to_string(count(keys)));
     host_.clear();
     detail::attention_table t{};
-    query_rows_ = key_rows_ = greatest_queries_ = greatest_keys_ = 0;
+    table_ = {};  // what throws below leaves a batch of no sentence
+    sentences_ = query_rows_ = key_rows_ = greatest_queries_ = greatest_keys_ = 0;
     keys_apart_ = true;
     index_t number = 0;
     auto key = std::ranges::begin(keys);

@@ -200,6 +200,9 @@ void attention_gradient(Backend& be, const attention_batch<Backend>& batch, cons
   add_sums(false, probabilities, T(1), in.gates, dout, gradients.v);
   const auto add_positions = [&](T factor, const tensor_view<T, 3, device_space>& to) {
     if (to.data() == nullptr) return;
+    if ((to.extent(1) > 1 && to.stride(1) == 0) || (to.extent(2) > 1 && to.stride(2) == 0))
+      throw argument_error(std::string(op) + ": the gradient of a mask or bias has stride 0 over queries or keys, " +
+                           "expected it over heads alone");
     const bool shared = to.extent(0) == 1 || to.stride(0) == 0;
     be.for_each((shared ? 1 : in.heads) * rows * cols,
                 detail::add_scores<T>{table, in.heads, rows, cols, in.causal, shared, dscores, factor, to});

@@ -39,8 +39,8 @@ auto valid_maps(Attention&& attention, const sentence_options& options) {
   const auto whole = as_view(attention);
   using value = typename decltype(whole)::value_type;
   const auto valid = [&](const char* what, index_t own, int axis) {
-    const index_t n = own >= 0 ? own : options.length >= 0 ? options.length : whole.extent(axis);
-    if (n > whole.extent(axis))
+    const index_t n = own != -1 ? own : options.length != -1 ? options.length : whole.extent(axis);
+    if (n < 0 || n > whole.extent(axis))
       throw shape_error("attention: " + std::to_string(n) + " valid " + what + " in " + shape_text(whole.shape()));
     return n;
   };

@@ -144,7 +144,12 @@ std::map<std::string, std::string> state_texts(Trainer& run) {
   std::map<std::string, std::string> texts;
   for (const training_state& s : run.settings().states) {
     std::string text;
-    for (const double value : s.save()) text += (text.empty() ? "" : " ") + number_text(value);
+    for (const double value : s.save()) {
+      if (!std::isfinite(value))
+        throw argument_error("save_checkpoint: state " + s.name + " holds " + number_text(value) +
+                             ", expected finite numbers");
+      text += (text.empty() ? "" : " ") + number_text(value);
+    }
     if (!texts.emplace(std::string(state_prefix) + s.name, std::move(text)).second)
       throw argument_error("save_checkpoint: there are two states " + s.name + ", expected names of their own");
   }
@@ -189,6 +194,9 @@ void load_states(const safetensors_file& file, Trainer& run) {
   } catch (const argument_error& problem) {
     while (at-- > 0) states[at].load(before[at]);
     throw file_error(file.name(), problem.what());
+  } catch (...) {
+    while (at-- > 0) states[at].load(before[at]);
+    throw;
   }
 }
 

@@ -41,8 +41,9 @@ struct factor_packs {
         rest(static_cast<T>(1 - static_cast<double>(alpha) - static_cast<double>(beta))) {}
 
   HEADRED_INLINE void turn(const vec& relevance, vec& plus, vec& minus) {
-    plus = relevance * alpha / (plus + epsilon);
-    minus = relevance * beta / (minus - epsilon);
+    // where the relevance is 0 nobody has looked whether the sums are rounding errors of the other sign
+    plus = relevance * alpha / (select_less(plus, vec{}, vec{}, plus) + epsilon);
+    minus = relevance * beta / (select_less(vec{}, minus, vec{}, minus) - epsilon);
     lost += (plus - minus) * epsilon + relevance * rest;
   }
   double total() const { return static_cast<double>(lane_total<T, native_lanes<T>>(lost)); }

@@ -199,7 +199,8 @@ class gate_training {
                             return std::vector<double>{target_->multiplier(), static_cast<double>(target_->step())};
                           },
                           [this](std::span<const double> values) {
-                            if (values.size() != 2 || !(values[1] >= 0 && values[1] < 0x1p53))
+                            if (values.size() != 2 || !(values[1] >= 0 && values[1] < 0x1p53) ||
+                                values[1] != std::floor(values[1]))
                               throw argument_error("gate_training: the target's state is not a multiplier and a step");
                             target_->resume(values[0], static_cast<index_t>(values[1]));
                           }});

@@ -183,6 +183,7 @@ class incremental_decoder {
       const layer_config& layer = c.decoder.layers[l];
       layer_weights<T, Backend>& weight = weights(l);
       const auto number = static_cast<index_t>(l);
+      const slot before = x;
       x = residual(t, x, weight.self.norm, [&](slot y) {
         keep(w, y, weight.self, number);
         return attend(w, y, weight.self, layer.self, attention_kind::decoder_self, number, w.self_keys);
@@ -191,7 +192,11 @@ class incremental_decoder {
         x = residual(t, x, weight.cross.norm, [&](slot y) {
           return attend(w, y, weight.cross, layer.cross, attention_kind::cross, number, w.cross_keys);
         });
-      x = residual(t, x, weight.norm, [&](slot y) { return model_->feed_forward(t, y, weight); });
+      constexpr model_stack stack = model_stack::decoder;
+      auto* const gates = options_.gates;
+      auto* const neurons = gates != nullptr && gates->gates_neurons(stack) ? &gates->neurons(stack, number) : nullptr;
+      x = residual(t, x, weight.norm, [&](slot y) { return model_->feed_forward(t, y, weight, neurons); });
+      if (gates != nullptr && gates->gates_layers(stack)) x = gate_layer(t, before, x, gates->layers(stack), number);
       std::copy_n(t.input(x).data(), t.input(x).size(), t.value(between).data());
       t.rewind(base);
       x = between;
@@ -251,6 +256,7 @@ class incremental_decoder {
     attention_inputs<T> in;
     in.shape = {c.heads, c.kv_heads, c.head_size};
     in.options.causal = kind == attention_kind::decoder_self;
+    in.options.mask_penalty = options_.mask_penalty;
     in.queries = w.queries;
     in.keys = keys;
     in.q = t.input(linear(t, x, weight.query.weight, &weight.query.bias));
@@ -258,6 +264,7 @@ class incremental_decoder {
     in.v = kept.values.view();
     if (options_.gates != nullptr && c.heads > 0)
       in.gates = std::as_const(options_.gates->of(kind, layer).value).view();
+    if (options_.attention != nullptr) in.mask = options_.attention->mask(kind, layer);
     if (options_.masks != nullptr)
       if (const auto found = options_.masks->find({kind, layer}); found != options_.masks->end())
         in.mask = found->second;

@@ -67,7 +67,8 @@ class parameter_list {
     visit_parameters(weights, [&](const std::string& name, auto& p) { add(prefix + name, p); });
   }
 
-  /// Adds the gates of every layer of a model, by names such as "gates.cross.2".
+  /// Adds the gates of every layer's heads of a model, by names such as "gates.cross.2"; those of neurons and layers are
+  /// gate_training's business.
   void add_gates(model_gates<T, Backend>& gates, const transformer_config& config) {
     for (const attention_kind kind : attention_kinds(config))
       for (std::size_t l = 0; l < attention_blocks(config, kind).size(); ++l)

@@ -97,7 +97,7 @@ class trainer {
   }
 
   /// One step on one batch, or on several whose gradients are added up. Throws argument_error for no label to learn
-  /// from, and what the model throws; nothing has changed then.
+  /// from, and what the model throws; nothing has changed then but what `before_step` did.
   step_result step(const training_batch& batch) { return step(std::span(&batch, 1)); }
   /// The same on several, whose gradients are added up.
   step_result step(std::span<const training_batch> batches) {

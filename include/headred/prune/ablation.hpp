@@ -40,17 +40,30 @@ head_scores model_ablation(transformer<T, Backend>& model, std::span<const train
   if (kinds.empty()) kinds = layout.kinds();
   index_t all = 0, done = 0;
   for (const attention_kind kind : kinds) all += layout.heads(kind).size();
-  model_gates<T, Backend> gates(model.backend(), model.config());
+  gated_stacks also;
+  for (const model_stack stack : {model_stack::encoder, model_stack::decoder}) {
+    if (options.gates == nullptr) break;
+    if (options.gates->gates_neurons(stack)) also.neurons.push_back(stack);
+    if (options.gates->gates_layers(stack)) also.layers.push_back(stack);
+  }
+  model_gates<T, Backend> gates(model.backend(), model.config(), also);
+  const auto copy = [](const std::string& what, const auto& from, auto& to) {
+    if (from.value.size() != to.value.size())
+      throw shape_error("model_ablation: " + what + " has " + std::to_string(from.value.size()) + " gates, expected " +
+                        std::to_string(to.value.size()));
+    std::copy_n(from.value.data(), from.value.size(), to.value.data());
+  };
   if (options.gates != nullptr)
     for (const attention_kind kind : layout.kinds())
-      for (index_t l = 0; l < layout.heads(kind).layers(); ++l) {
-        const auto& from = options.gates->of(kind, l).value;
-        auto& to = gates.of(kind, l).value;
-        if (from.size() != to.size())
-          throw shape_error("model_ablation: layer " + std::to_string(l) + " of " + std::string(to_string(kind)) +
-                            " has " + std::to_string(from.size()) + " gates, expected " + std::to_string(to.size()));
-        std::copy_n(from.data(), from.size(), to.data());
-      }
+      for (index_t l = 0; l < layout.heads(kind).layers(); ++l)
+        copy("layer " + std::to_string(l) + " of " + std::string(to_string(kind)), options.gates->of(kind, l),
+             gates.of(kind, l));
+  for (const model_stack stack : also.neurons)
+    for (index_t l = 0; l < static_cast<index_t>(find_stack(model.config(), stack)->layers.size()); ++l)
+      copy("the feed-forward block of " + std::string(to_string(stack)) + " layer " + std::to_string(l),
+           options.gates->neurons(stack, l), gates.neurons(stack, l));
+  for (const model_stack stack : also.layers)
+    copy("the " + std::string(to_string(stack)), options.gates->layers(stack), gates.layers(stack));
   forward_options<T, Backend> pass;
   pass.gates = &gates;
   pass.masks = options.masks;

@@ -69,6 +69,12 @@ void zero_all_gradients(transformer<T, Backend>& model, model_gates<T, Backend>*
   for (const attention_kind kind : attention_kinds(model.config()))
     for (index_t l = 0; l < static_cast<index_t>(attention_blocks(model.config(), kind).size()); ++l)
       zero(gates->of(kind, l));
+  for (const model_stack stack : {model_stack::encoder, model_stack::decoder}) {
+    if (gates->gates_layers(stack)) zero(gates->layers(stack));
+    if (!gates->gates_neurons(stack)) continue;
+    for (index_t l = 0; l < static_cast<index_t>(find_stack(model.config(), stack)->layers.size()); ++l)
+      zero(gates->neurons(stack, l));
+  }
 }
 
 }  // namespace detail

@@ -41,7 +41,8 @@ class prune_plan {
     }
   }
 
-  /// Removes everything in the layout: the start of a plan that is filled layer by layer.
+  /// Removes everything in the layout: the start of a plan that is filled layer by layer. Where the layout names stacks,
+  /// set_kept_layers comes first; it gives layers back whole.
   static prune_plan keep_nothing(plan_layout layout, prune_unit unit = prune_unit::head) {
     prune_plan plan;
     plan.unit_ = checked(unit);

@@ -17,8 +17,8 @@ namespace headred {
 /// Throws shape_error for a plan of any other model, argument_error for different units. Cost O(units).
 inline prune_plan plan_after(const prune_plan& first, const prune_plan& plan) {
   const plan_layout between = pruned_layout(first);
-  const bool of_left = plan.layout().fits(between);
-  if (of_left && plan.unit() == first.unit()) return plan.with_layout(between);
+  const bool of_left = plan.layout().fits(between) || between.fits(plan.layout());
+  if (of_left && plan.unit() == first.unit()) return plan.layout().fits(between) ? plan.with_layout(between) : plan;
   const bool of_first = plan.layout().fits(first.layout()) || first.layout().fits(plan.layout());
   if (!of_first && !of_left)
     throw shape_error("plan_after: the plan is for " + to_string(plan.layout()) + ", expected " + to_string(between) +

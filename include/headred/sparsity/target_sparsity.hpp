@@ -61,7 +61,8 @@ class target_sparsity {
   index_t step() const noexcept { return step_; }
   /// Goes on from an earlier state. Throws argument_error for one that cannot be.
   void resume(double multiplier, index_t step) {
-    require(multiplier > 0 && std::isfinite(multiplier), "multiplier", multiplier, "above 0");
+    require(multiplier >= std::min(1e-30, options_.first) && multiplier <= std::max(1e30, options_.first), "multiplier",
+            multiplier, "[1e-30,1e30]");
     require(step >= 0, "step", static_cast<double>(step), "at least 0");
     multiplier_ = multiplier;
     step_ = step;
