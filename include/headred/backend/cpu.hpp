@@ -23,8 +23,8 @@ struct cpu_options {
   int threads = 0;  ///< threads that work, the caller's included; 0 takes as many as the machine runs at once
 };
 
-/// Backend on host memory. Results are bit-identical for any number of threads: work is cut by its own size, never by
-/// the number of threads, and parts are combined in a fixed order.
+/// Backend on host memory. Results are bit-identical for any number of threads: parts are combined in an order that
+/// follows from the shapes alone, however the work is cut.
 /// Several threads may call one cpu; their calls take turns. Throws argument_error for threads < 0 or > 4096.
 class cpu {
  public:
@@ -120,7 +120,7 @@ class cpu {
                                      row,
                                      c.data(),
                                      c.stride(0)};
-    // Large operands are packed part by part: scratch memory stays below some 40 MB.
+    // Large operands are packed part by part: scratch memory stays below some 40 MB, and 512 KB a worker.
     constexpr index_t part = index_t{1} << 22;
     if (g.n * g.k > part && g.n > 4096) {
       const index_t half = g.n / 2 / 256 * 256;
