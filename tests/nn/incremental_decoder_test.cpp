@@ -107,7 +107,13 @@ TEST_SUITE("nn") {
     hr::cpu be{{.threads = 2}};
     for (const auto& config : all_configs()) {
       auto model = random_model<double>(be, config, 4);
-      hr::model_gates<double, hr::cpu> gates(be, config);
+      hr::gated_stacks also{.neurons = {hr::model_stack::decoder}, .layers = {hr::model_stack::decoder}};
+      hr::model_gates<double, hr::cpu> gates(be, config, also);
+      for (std::size_t l = 0; l < config.decoder.layers.size(); ++l) {
+        auto& neurons = gates.neurons(hr::model_stack::decoder, static_cast<index_t>(l)).value;
+        for (index_t i = 0; i < neurons.size(); ++i) neurons(i) = i % 3 == 0 ? 0 : .5 + .1 * static_cast<double>(i % 4);
+        gates.layers(hr::model_stack::decoder).value(static_cast<index_t>(l)) = l == 1 ? 0 : .7;
+      }
       hr::model_masks<double, hr::cpu> masks;
       std::vector<hr::tensor<double, 3, hr::cpu>> kept;
       kept.reserve(16);
@@ -124,6 +130,7 @@ TEST_SUITE("nn") {
       model_type<double>::options options;
       options.gates = &gates;
       options.masks = &masks;
+      options.mask_penalty = 2000;
       decoder_type<double> decoder(model, options);
       double worst = 0, effect = 0;
       drive(decoder, 3, 2, 9, 17, [&](auto logits, const auto& sources, const auto& read) {

@@ -82,6 +82,12 @@ TEST_SUITE("prune") {
       CHECK(hr::compose(a, hr::plan_after(a, heads)) == hr::plan_intersection(a, heads));
       CHECK(hr::joint_plan(heads, a) == hr::plan_intersection(a, heads));
       CHECK(hr::compose(heads, hr::plan_after(heads, a)) == hr::plan_intersection(a, heads));
+      // in the numbers of the model that a plan for heads alone left
+      hr::plan_layout left = hr::pruned_layout(heads);
+      for (const auto stack : layout.stacks()) left.add_stack(stack, layout.neurons(stack));
+      const auto next = oracle::random_whole_units(left, seed);
+      CHECK(hr::plan_after(heads, next) == next);
+      CHECK(hr::pruned_layout(hr::joint_plan(heads, next)) == hr::pruned_layout(next));
     }
   }
 
