@@ -26,7 +26,7 @@ namespace {
 
 using headred::index_t;
 
-constexpr std::string_view help = R"(prune_model: a model without the heads that a plan removes
+constexpr std::string_view help = R"(prune_model: a model without the heads, neurons and layers that a plan removes
 
   prune_model --model DIR --plan FILE --out DIR [--untie] [--repeat]
 
