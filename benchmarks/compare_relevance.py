@@ -74,7 +74,8 @@ def peer(method):
 
 def ours(program, name, threads):
     out = subprocess.run(
-        [program, f"--threads={threads}", f"--benchmark_filter=^{name}/{SHAPE}/", "--benchmark_format=json"], check=True, capture_output=True, text=True).stdout
+        [program, f"--threads={threads}", f"--benchmark_filter=^{name}/{SHAPE}/", "--benchmark_format=json"],
+        check=True, capture_output=True, text=True).stdout
     return json.loads(out)["benchmarks"][0]["real_time"]
 
 
