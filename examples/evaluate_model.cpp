@@ -56,10 +56,6 @@ Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 th
 
 evaluation_settings read_settings(examples::arguments words) {
   evaluation_settings s;
-  const auto count = [&](index_t least, index_t most) {
-    return words.number<index_t>("a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-                                 [=](index_t n) { return n >= least && n <= most; });
-  };
   const auto one_of = [&](const std::vector<std::string>& names, const std::string& expected) {
     const std::string name = words.value();
     const auto found = std::find(names.begin(), names.end(), name);
@@ -81,9 +77,9 @@ evaluation_settings read_settings(examples::arguments words) {
     } else if (option == "--precision") {
       s.wide = one_of({"f32", "f64"}, "f32 or f64") == 1;
     } else if (option == "--batch") {
-      s.batch = count(1, 65536);
+      s.batch = words.whole(1, 65536);
     } else if (option == "--beam") {
-      s.search.beam = count(1, 1024);
+      s.search.beam = words.whole(1, 1024);
     } else if (option == "--length-penalty") {
       using headred::length_penalty;
       constexpr length_penalty kinds[] = {length_penalty::none, length_penalty::division, length_penalty::gnmt};
@@ -91,15 +87,15 @@ evaluation_settings read_settings(examples::arguments words) {
     } else if (option == "--alpha") {
       s.search.alpha = words.number<double>("a number in [0,100]", [](double x) { return x >= 0 && x <= 100; });
     } else if (option == "--max-length") {
-      s.search.max_length = count(0, 1 << 24);
+      s.search.max_length = words.whole(0, 1 << 24);
     } else if (option == "--masked") {
-      s.masked = count(1, 1 << 20);
+      s.masked = words.whole(1, 1 << 20);
     } else if (option == "--mask") {
       s.mask = words.value();
     } else if (option == "--seed") {
-      s.seed = words.number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
+      s.seed = words.seed();
     } else if (option == "--threads") {
-      s.threads = static_cast<int>(count(0, 4096));
+      s.threads = words.threads();
     } else {
       throw examples::usage_error("unknown option " + option);
     }
@@ -122,7 +118,8 @@ nlohmann::ordered_json settings_json(const evaluation_settings& s) {
           {"max_length", s.search.max_length},
           {"masked", s.masked},
           {"mask", s.mask},
-          {"seed", s.seed}};
+          {"seed", s.seed},
+          {"threads", s.threads}};
 }
 
 void run(const evaluation_settings& s) {

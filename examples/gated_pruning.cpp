@@ -40,6 +40,11 @@ void run(const examples::gated_settings& s) {
       headred::save_plan_json(
           out.file("plan_" + examples::price_text(s, p.price) + "_" + std::to_string(s.seed + i) + ".json"),
           p.runs[i].plan);
+  for (const auto& entry : fs::directory_iterator(s.out)) {  // plans of an earlier result
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("plan_") && name.ends_with(".json") && !fs::exists(results.parent_path() / name))
+      out.remove(name);
+  }
   copy_vocabularies(s);
   examples::stop_if_interrupted();
   out.commit();

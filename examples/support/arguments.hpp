@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -62,6 +63,19 @@ class arguments {
     Number number{};
     if (!parse(text, number) || !accept(number)) refuse(text, expected);
     return number;
+  }
+  /// A whole number in this range.
+  std::int64_t whole(std::int64_t least, std::int64_t most = 1000000) {
+    return number<std::int64_t>("a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+                                [=](std::int64_t n) { return n >= least && n <= most; });
+  }
+  double positive() {
+    return number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
+  }
+  /// How many threads to work with, 0 being all.
+  int threads() { return static_cast<int>(whole(0, 4096)); }
+  std::uint64_t seed() {
+    return number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
   }
   /// "MIN:MAX" for which accept(min, max) holds.
   template <class Number, class Accept>

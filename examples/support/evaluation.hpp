@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -65,6 +66,18 @@ inline headred::vocabulary model_vocabulary(const std::filesystem::path& path, i
   return v;
 }
 
+/// Throws error for more tokens than positions.
+inline void require_positions(std::size_t tokens, index_t positions) {
+  if (static_cast<index_t>(tokens) > positions)
+    throw headred::error(std::to_string(tokens) + " tokens, expected at most the model's " + std::to_string(positions) +
+                         " positions");
+}
+/// Throws file_error where the model's losses are no numbers.
+inline void require_finite(const std::string& model, const headred::nll_sum& nll) {
+  if (!std::isfinite(nll.nats))
+    throw headred::file_error(model, "gives losses that are not finite, as weights do that are not");
+}
+
 /// Pairs decoded and scored. Batches hold sentences of like length; results come back in the order of the file.
 template <class Real>
 evaluation_result evaluate_pairs(headred::transformer<Real, headred::cpu>& model, const evaluation_settings& s) {
@@ -77,17 +90,18 @@ evaluation_result evaluate_pairs(headred::transformer<Real, headred::cpu>& model
   std::vector<std::vector<headred::token_id>> sources, targets;
   std::vector<std::string> references;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const auto encode = [&](const headred::vocabulary& v, const std::string& text) {
+    const auto encode = [&](const headred::vocabulary& v, const std::string& text, index_t positions) {
       try {
         auto ids = s.words ? v.encode(symbols_of(text)) : v.encode_characters(text);
         if (ids.empty()) throw headred::error("holds no token");
+        require_positions(ids.size(), positions);
         return ids;
       } catch (const headred::error& problem) {
         throw headred::file_error(s.data, "line " + std::to_string(i + 1) + ": " + problem.what());
       }
     };
-    sources.push_back(encode(from, pairs[i].source));
-    targets.push_back(encode(to, pairs[i].target));
+    sources.push_back(encode(from, pairs[i].source, c.source.max_positions));
+    targets.push_back(encode(to, pairs[i].target, c.target.max_positions - 1));  // behind the first token
     references.push_back(pairs[i].target);
   }
   std::vector<std::size_t> order(pairs.size());
@@ -126,6 +140,7 @@ evaluation_result evaluate_pairs(headred::transformer<Real, headred::cpu>& model
     }
     bar.advance(static_cast<long>(end));
   }
+  require_finite(s.model, nll);
   auto& m = result.metrics;
   m["sentences"] = pairs.size();
   m["cut_off"] = cut_off;
@@ -160,9 +175,7 @@ evaluation_result evaluate_masked(headred::transformer<Real, headred::cpu>& mode
     std::vector<headred::token_id> ids;
     try {
       ids = symbols.encode(symbols_of(std::string(lines[l])));
-      if (static_cast<index_t>(ids.size()) > model.config().source.max_positions)
-        throw headred::error(std::to_string(ids.size()) + " tokens, expected at most the model's " +
-                             std::to_string(model.config().source.max_positions) + " positions");
+      require_positions(ids.size(), model.config().source.max_positions);
     } catch (const headred::error& problem) {
       throw headred::file_error(s.data, "line " + std::to_string(l + 1) + ": " + problem.what());
     }
@@ -194,6 +207,7 @@ evaluation_result evaluate_masked(headred::transformer<Real, headred::cpu>& mode
     }
   }
   if (nll.tokens == 0) throw headred::file_error(s.data, "no line has 3 tokens or more, which masking needs");
+  require_finite(s.model, nll);
   evaluation_result result;
   auto& m = result.metrics;
   m["sentences"] = sentences;

@@ -91,6 +91,15 @@ inline std::vector<std::vector<index_t>> survivors(const gated_results& r, const
   return counts;
 }
 
+/// Share of a kind's relevance, and of its heads, that stays.
+inline spread relevance_that_stays(const gated_results& r, const gated_point& p, attention_kind kind) {
+  return spread_of(p.runs, [&](const auto& run) { return relevance_kept(r.relevance, run.plan, kind); });
+}
+inline double heads_that_stay(const gated_results& r, const gated_point& p, attention_kind kind) {
+  return spread_of(p.runs, [&](const auto& run) { return run.plan.count(kind); }).mean() /
+         static_cast<double>(std::max<index_t>(1, r.layout.heads(kind).size()));
+}
+
 /// The heads of one kind that have a role, and how many stay.
 struct role_survival {
   attention_kind kind;
@@ -176,6 +185,11 @@ inline nlohmann::ordered_json results_json(const gated_results& r, const gated_s
                             {"kept", kept},
                             {"expected", line.expected}});
   }
+  for (const attention_kind kind : r.gated) {
+    json& one = all["relevance"][std::string(to_string(kind))];
+    one["heads"] = r.relevance.of(kind);
+    for (const gated_point& p : r.points) one["kept"].push_back(detail::relevance_that_stays(r, p, kind).values);
+  }
   return all;
 }
 
@@ -253,6 +267,18 @@ inline std::string results_page(const gated_results& r, const gated_settings& s)
       row.push_back(detail::with_deviation(line.kept[i]) + " (by chance " + curve_page::brief(line.expected[i]) + ")");
   }
   page.table(head, rows);
+  page.heading("Relevance of the converged model's heads: the share of their kind that stays");
+  head = {"kind", "of heads"};
+  rows.clear();
+  for (const gated_point& p : r.points) head.push_back(s.price_name() + " " + headred::number_text(p.price));
+  for (const attention_kind kind : r.gated) {
+    auto& row = rows.emplace_back(
+        std::vector<std::string>{std::string(to_string(kind)), std::to_string(r.layout.heads(kind).size())});
+    for (const gated_point& p : r.points)
+      row.push_back(detail::with_deviation(detail::relevance_that_stays(r, p, kind)) + " (by chance " +
+                    curve_page::brief(detail::heads_that_stay(r, p, kind)) + ")");
+  }
+  page.table(head, rows);
   return page.finish();
 }
 
@@ -303,6 +329,20 @@ inline void print_results(std::ostream& out, const gated_results& r, const gated
           << curve_page::brief(line.expected[i]) << ')';
     out << '\n';
   }
+  for (const attention_kind kind : r.gated) {
+    out << padded(std::string(to_string(kind)) + " relevance", 32) << "stays";
+    for (std::size_t i = 0; i < r.points.size(); ++i)
+      out << (i > 0 ? "," : "") << ' ' << detail::with_deviation(detail::relevance_that_stays(r, r.points[i], kind))
+          << " (by chance " << curve_page::brief(detail::heads_that_stay(r, r.points[i], kind)) << ')';
+    out << '\n';
+  }
+  if (s.to_target)
+    for (const gated_point& p : r.points) {
+      const double left = spread_of(p.runs, [](const auto& run) { return run.plan.count(); }).mean();
+      if (std::abs(left - p.price) > 1)
+        out << "target " << headred::number_text(p.price) << ": " << curve_page::brief(left)
+            << " heads are left; more --updates or another --target-rate come nearer\n";
+    }
 }
 
 }  // namespace examples

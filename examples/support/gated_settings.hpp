@@ -136,13 +136,6 @@ inline void complete(gated_settings& s) {
 /// Throws usage_error for whatever does not make sense without looking at a file.
 inline gated_settings read_gated_settings(arguments words) {
   gated_settings s;
-  const auto count = [&](index_t least, index_t most = 1000000) {
-    return words.number<index_t>("a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-                                 [=](index_t n) { return n >= least && n <= most; });
-  };
-  const auto positive = [&] {
-    return words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
-  };
   const std::pair<std::string_view, std::string*> texts[] = {
       {"--model", &s.model}, {"--data", &s.data}, {"--eval", &s.eval}, {"--out", &s.out}, {"--runs", &s.runs}};
   while (!words.empty()) {
@@ -171,39 +164,39 @@ inline gated_settings read_gated_settings(arguments words) {
       if (name != "sum" && name != "layer_mean") words.refuse(name, "sum or layer_mean");
       s.method = name == "sum" ? headred::gate_penalty::sum : headred::gate_penalty::layer_mean;
     } else if (option == "--updates") {
-      s.updates = count(1);
+      s.updates = words.whole(1);
     } else if (option == "--further") {
-      s.further = count(0);
+      s.further = words.whole(0);
     } else if (option == "--seeds") {
-      s.seeds = count(1, 1000);
+      s.seeds = words.whole(1, 1000);
     } else if (option == "--random-plans") {
-      s.random_plans = count(0, 1000);
+      s.random_plans = words.whole(0, 1000);
     } else if (option == "--train") {
-      s.train = count(0, 100000000);
+      s.train = words.whole(0, 100000000);
     } else if (option == "--batch-tokens") {
-      s.batch_tokens = count(1);
+      s.batch_tokens = words.whole(1);
     } else if (option == "--layers") {
-      s.layers = count(1, 256);
+      s.layers = words.whole(1, 256);
     } else if (option == "--width") {
-      s.width = count(2, 65536);
+      s.width = words.whole(2, 65536);
     } else if (option == "--heads") {
-      s.heads = count(1, 4096);
+      s.heads = words.whole(1, 4096);
     } else if (option == "--rate") {
-      s.rate = positive();
+      s.rate = words.positive();
     } else if (option == "--target-rate") {
       s.target_rate = words.number<double>("a number in (0,1]", [](double x) { return x > 0 && x <= 1; });
     } else if (option == "--gate-rate") {
-      s.gate_rate = positive();
+      s.gate_rate = words.positive();
     } else if (option == "--scratch-rate") {
-      s.scratch_rate = positive();
+      s.scratch_rate = words.positive();
     } else if (option == "--dropout") {
       s.dropout = words.number<double>("a number in [0,1)", [](double p) { return p >= 0 && p < 1; });
     } else if (option == "--scratch") {
       s.scratch = true;
     } else if (option == "--threads") {
-      s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+      s.threads = words.threads();
     } else if (option == "--seed") {
-      s.seed = words.number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
+      s.seed = words.seed();
     } else {
       throw usage_error("unknown option " + option);
     }

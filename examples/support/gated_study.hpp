@@ -3,21 +3,20 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <headred/io/json_fields.hpp>
-#include <headred/io/mapped_file.hpp>
 #include <headred/io/plan_json.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include "gated_lab.hpp"
+#include "gated_relevance.hpp"
 #include "gated_roles.hpp"
+#include "kept_runs.hpp"
 #include "one_line.hpp"
 #include "progress_bar.hpp"
 #include "pruning_study.hpp"
@@ -42,6 +41,7 @@ struct gated_results {
   std::vector<gated_point> points;
   std::optional<std::size_t> chosen;       ///< fewest heads within 2 % of `whole`, by the sentences to select by
   std::vector<headred::head_roles> roles;  ///< of the converged model, by kind
+  headred::head_scores relevance;          ///< likewise
 };
 
 /// One number of several runs.
@@ -93,9 +93,9 @@ inline gated_outcome json_outcome(const gated_json& j) {
 
 /// What every run depends on.
 inline gated_json settings_json(const gated_settings& s) {
-  gated_json j{{"model", s.model},
-               {"data", s.data},
-               {"eval", s.eval},
+  gated_json j{{"model", model_fingerprint(s.model)},
+               {"data", s.data.empty() ? "" : fingerprint({s.data})},
+               {"eval", s.eval.empty() ? "" : fingerprint({s.eval})},
                {"kinds", s.encoder_only ? "encoder" : "all"},
                {"freeze_decoder", s.freeze_decoder},
                {"method", s.method == headred::gate_penalty::sum ? "sum" : "layer_mean"},
@@ -112,42 +112,6 @@ inline gated_json settings_json(const gated_settings& s) {
   if (s.of_grammar()) j.update({{"layers", s.layers}, {"width", s.width}, {"heads", s.heads}});
   return j;
 }
-
-/// Results of runs by name: <name>.json in a folder.
-class kept_runs {
- public:
-  kept_runs(std::filesystem::path folder, gated_json settings)
-      : folder_(std::move(folder)), settings_(std::move(settings)) {
-    std::error_code problem;
-    std::filesystem::create_directories(folder_, problem);
-    if (problem) throw headred::file_error(folder_.string(), "cannot be made: " + problem.message());
-  }
-  /// read(document), of the file of that name if it is there, else of write(what compute(folder of the run) returns).
-  /// Throws file_error for a file that is no run of these settings.
-  template <class Read, class Compute>
-  auto get(const std::string& name, const Read& read, const Compute& compute) const {
-    const std::filesystem::path file = folder_ / (name + ".json");
-    if (!std::filesystem::exists(file)) {
-      const gated_json document{{"settings", settings_}, {"result", compute(folder_ / name)}};
-      headred::write_file_atomically(file, document.dump(1) + "\n");
-    }
-    const headred::mapped_file mapped(file);
-    try {
-      const auto document = gated_json::parse(headred::detail::text_of(mapped));
-      if (document.at("settings") != settings_)
-        throw headred::error("is of a study with other settings, expected these: " + settings_.dump());
-      return read(document.at("result"));
-    } catch (const nlohmann::json::exception&) {
-      throw headred::file_error(file.string(), "is no run of gated_pruning, expected one or no such file");
-    } catch (const headred::error& problem) {
-      throw headred::file_error(file.string(), problem.what());
-    }
-  }
-
- private:
-  std::filesystem::path folder_;
-  gated_json settings_;
-};
 
 /// The price with the fewest heads whose NLL is within 2 % of the whole model's, both by the sentences to select by.
 inline std::optional<std::size_t> chosen_price(const gated_results& r) {
@@ -217,14 +181,14 @@ inline gated_results study_gates(headred::cpu& be, const gated_settings& s, cons
   r.eval_sentences = task.eval.size();
 
   const gated_lab lab(be, s, task, *model);
-  detail::kept_runs runs(folder, detail::settings_json(s));
+  const kept_runs runs("gated_pruning", folder, detail::settings_json(s));
   const auto seeds = static_cast<std::size_t>(s.seeds), plans = static_cast<std::size_t>(s.random_plans);
   progress_bar bar("runs", static_cast<long>(seeds + s.prices.size() * (seeds + plans + (s.scratch ? seeds : 0))));
   long done = 0;
   const auto trained = [&](const std::string& name, std::size_t i, const auto& compute) {
     const std::uint64_t seed = s.seed + i;
     auto found = runs.get(name + "_" + std::to_string(seed), detail::json_trained_score,
-                          [&](const auto&) { return detail::score_json(compute(seed)); });
+                          [&] { return detail::score_json(compute(seed)); });
     bar.advance(++done);
     return found;
   };
@@ -237,22 +201,27 @@ inline gated_results study_gates(headred::cpu& be, const gated_settings& s, cons
     const std::string text = price_text(s, price);
     for (std::size_t i = 0; i < seeds; ++i) {
       const std::uint64_t seed = s.seed + i;
-      p.runs.push_back(runs.get(text + "_" + std::to_string(seed), detail::json_outcome, [&](const auto& place) {
-        return detail::outcome_json(lab.gated(price, seed, place));
-      }));
+      const std::string name = text + "_" + std::to_string(seed);
+      if (!std::filesystem::exists(runs.place(name) / "model.safetensors")) runs.forget(name);
+      p.runs.push_back(runs.get(name, detail::json_outcome,
+                                [&] { return detail::outcome_json(lab.gated(price, seed, runs.place(name))); }));
       if (p.runs.back().plan.layout() != r.layout)
         throw headred::file_error(folder.string(), "run " + text + " is of another model");
       bar.advance(++done);
     }
-    for (std::size_t i = 0; i < plans; ++i)
-      p.random.push_back(trained(
-          text + "_random", i, [&](auto seed) { return lab.plain(random_like(p.runs[i % seeds].plan, seed), seed); }));
+    for (std::size_t i = 0; i < plans; ++i) {
+      const std::string like = std::to_string(s.seed + i % seeds);  // whose numbers of heads it has
+      p.random.push_back(trained(text + "_like_" + like + "_random", i, [&](auto seed) {
+        return lab.plain(random_like(p.runs[i % seeds].plan, seed), seed);
+      }));
+    }
     for (std::size_t i = 0; s.scratch && i < seeds; ++i)
       p.scratch.push_back(
           trained(text + "_scratch", i, [&](auto seed) { return lab.from_scratch(p.runs[i].plan, seed); }));
   }
   r.chosen = detail::chosen_price(r);
   r.roles = roles_of(*model, task, s.of_grammar());
+  r.relevance = relevance_of(*model, task);
   return r;
 }
 

@@ -158,11 +158,6 @@ inline void require_consistent(const importance_settings& s) {
 /// Throws usage_error for whatever does not make sense without looking at a file.
 inline importance_settings read_importance_settings(arguments words) {
   importance_settings s;
-  const auto count = [&](index_t least) {
-    return words.number<index_t>("a whole number from " + std::to_string(least) + " to 1000000",
-                                 [least](index_t n) { return n >= least && n <= 1000000; });
-  };
-  const auto positive = [](double x) { return x > 0 && std::isfinite(x); };
   const std::pair<std::string_view, std::string*> texts[] = {{"--model", &s.model},
                                                              {"--data", &s.data},
                                                              {"--eval", &s.eval},
@@ -179,7 +174,7 @@ inline importance_settings read_importance_settings(arguments words) {
     } else if (option == "--attention") {
       for (auto& path : words.values()) s.attention.push_back(std::move(path));
     } else if (option == "--scale") {
-      s.scale = words.number<double>("a positive number", positive);
+      s.scale = words.positive();
     } else if (option == "--no-end-token") {
       s.no_end_token = true;
     } else if (option == "--method") {
@@ -193,25 +188,25 @@ inline importance_settings read_importance_settings(arguments words) {
     } else if (option == "--remove") {
       s.remove = detail::head_counts(words, words.value());
     } else if (option == "--sentences") {
-      s.sentences = count(1);
+      s.sentences = words.whole(1);
     } else if (option == "--samples") {
-      s.samples = count(1);
+      s.samples = words.whole(1);
     } else if (option == "--train") {
-      s.train = count(1);
+      s.train = words.whole(1);
     } else if (option == "--random-plans") {
-      s.study.random_plans = count(2);
+      s.study.random_plans = words.whole(2);
     } else if (option == "--updates") {
-      s.study.updates = count(0);
+      s.study.updates = words.whole(0);
     } else if (option == "--trained-plans") {
-      s.study.trained_plans = count(1);
+      s.study.trained_plans = words.whole(1);
     } else if (option == "--rate") {
-      s.study.rate = words.number<double>("a positive number", positive);
+      s.study.rate = words.positive();
     } else if (option == "--batch-tokens") {
-      s.study.batch_tokens = count(1);
+      s.study.batch_tokens = words.whole(1);
     } else if (option == "--threads") {
-      s.study.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+      s.study.threads = words.threads();
     } else if (option == "--seed") {
-      s.study.seed = words.number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
+      s.study.seed = words.seed();
     } else {
       throw usage_error("unknown option " + option);
     }

@@ -199,6 +199,8 @@ class mask_lab {
       options.masks = masks_of(batch.sentences.front().length);
       const auto predicted = headred::predict_masked<float>(*model_, tape, batch, rows, answers, options);
       for (std::size_t r = 0; r < rows.size(); ++r) {
+        if (!std::isfinite(predicted[r].nats))
+          throw headred::error("the model's losses are not finite, expected a lower --rate or other weights");
         double& sum = found.values[owners[r]];
         sum = (std::isnan(sum) ? 0 : sum) + predicted[r].nats / static_cast<double>(task_.places[owners[r]].size());
         right += predicted[r].best == answers[r] ? 1 : 0;

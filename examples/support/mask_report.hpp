@@ -67,15 +67,10 @@ inline std::string drawings(const std::vector<drawn_mask>& all) {
 inline std::string mask_results_text(const mask_results& r, const mask_settings& s, const mask_task& task) {
   using json = nlohmann::ordered_json;
   json all{{"model", task.name},
-           {"seed", s.seed},
+           {"settings", detail::settings_json(s)},
            {"seeds", s.seeds},
-           {"train", s.train},
-           {"updates", s.updates},
-           {"rate", s.rate},
-           {"mask_rate", s.mask_rate},
-           {"batch_tokens", s.batch_tokens},
            {"lambdas", s.lambdas},
-           {"straight_through", !s.soft},
+           {"left_out", task.left_out},
            {"eval_sentences", r.whole.values.size()},
            {"whole", {{"nll", detail::json_of(r.whole, false)}, {"accuracy", r.accuracy}}}};
   for (const auto& [p, accuracy] : r.removal) {
@@ -159,6 +154,9 @@ inline std::string mask_report_page(const mask_results& r, const mask_settings& 
 }
 
 inline void print_mask_results(std::ostream& out, const mask_results& r, const mask_task& task) {
+  if (task.left_out > 0)
+    out << plural(task.left_out, "sentence") << " to measure on left out: longer than " << task.longest
+        << " tokens (--length)\n";
   out << task.name << ": NLL " << curve_page::brief(r.whole.mean()) << ", " << curve_page::brief(100 * r.accuracy)
       << " % found\n";
   for (const auto& [p, accuracy] : r.removal)

@@ -54,6 +54,8 @@ Training
 Other
   --threads N          1 to 4096; 0 takes all cores (default). No result depends on it
   --seed S             the first. Default: 1
+  --runs DIR           keeps what every training came to, and takes what is there already: so a study that was
+                       interrupted goes on
   --out DIR            receives results.json and report.html
   --version            prints the version of headred
   --help, -h
@@ -62,7 +64,7 @@ Exit code: 0 done; 1 the input cannot be used or the output not be written; 2 th
 )";
 
 struct mask_settings {
-  std::string model, data, places, out;
+  std::string model, data, places, out, runs;
   std::vector<std::string> parts;
   std::vector<index_t> remove;  // offsets
   bool remove_special = false;
@@ -80,13 +82,6 @@ struct mask_settings {
 /// Throws usage_error for whatever does not make sense without looking at a file.
 inline mask_settings read_mask_settings(arguments words) {
   mask_settings s;
-  const auto count = [&](index_t least, index_t most = 1000000) {
-    return words.number<index_t>("a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-                                 [=](index_t n) { return n >= least && n <= most; });
-  };
-  const auto positive = [&] {
-    return words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
-  };
   while (!words.empty()) {
     const std::string option = words.option();
     if (option == "--parts") {
@@ -104,51 +99,55 @@ inline mask_settings read_mask_settings(arguments words) {
       s.places = words.value();
     } else if (option == "--out") {
       s.out = words.value();
+    } else if (option == "--runs") {
+      s.runs = words.value();
     } else if (option == "--lambdas") {
-      const std::string expected = "a list of numbers of at least 0";
+      const std::string expected = "a list of different numbers of at least 0";
       for (const auto& part : words.parts(words.value(), expected)) {
         double x = -1;
         const auto [end, problem] = std::from_chars(part.data(), part.data() + part.size(), x);
-        if (problem != std::errc{} || end != part.data() + part.size() || !(x >= 0) || !std::isfinite(x))
+        if (problem != std::errc{} || end != part.data() + part.size() || !(x >= 0) || !std::isfinite(x) ||
+            std::ranges::find(s.lambdas, x) != s.lambdas.end())
           words.refuse(part, expected);
         s.lambdas.push_back(x);
       }
     } else if (option == "--remove") {
-      const std::string expected = "a list of offsets and special";
+      const std::string expected = "a list of different offsets and special";
       for (const auto& part : words.parts(words.value(), expected)) {
         index_t offset = -1;
         const auto [end, problem] = std::from_chars(part.data(), part.data() + part.size(), offset);
         const bool number = problem == std::errc{} && end == part.data() + part.size() && offset >= 0;
-        if (!number && part != "special") words.refuse(part, expected);
+        const bool again = number ? std::ranges::find(s.remove, offset) != s.remove.end() : s.remove_special;
+        if ((!number && part != "special") || again) words.refuse(part, expected);
         if (number) s.remove.push_back(offset);
         s.remove_special = s.remove_special || !number;
       }
     } else if (option == "--sentences") {
-      s.sentences = count(2);
+      s.sentences = words.whole(2);
     } else if (option == "--masked") {
-      s.masked = count(1);
+      s.masked = words.whole(1);
     } else if (option == "--seeds") {
-      s.seeds = count(1, 100);
+      s.seeds = words.whole(1, 100);
     } else if (option == "--train") {
-      s.train = count(1);
+      s.train = words.whole(1);
     } else if (option == "--updates") {
-      s.updates = count(1);
+      s.updates = words.whole(1);
     } else if (option == "--rate") {
-      s.rate = positive();
+      s.rate = words.positive();
     } else if (option == "--mask-rate") {
-      s.mask_rate = positive();
+      s.mask_rate = words.positive();
     } else if (option == "--offsets") {
-      s.offsets = count(0, 64);
+      s.offsets = words.whole(0, 64);
     } else if (option == "--length") {
-      s.length = count(3, 32768);
+      s.length = words.whole(3, 32768);
     } else if (option == "--soft") {
       s.soft = true;
     } else if (option == "--batch-tokens") {
-      s.batch_tokens = count(1);
+      s.batch_tokens = words.whole(1);
     } else if (option == "--threads") {
-      s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+      s.threads = words.threads();
     } else if (option == "--seed") {
-      s.seed = words.number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
+      s.seed = words.seed();
     } else {
       throw usage_error("unknown option " + option);
     }

@@ -8,6 +8,7 @@
 
 #include <headred/sparsity/patterns.hpp>
 
+#include "kept_runs.hpp"
 #include "mask_lab.hpp"
 #include "progress_bar.hpp"
 
@@ -53,6 +54,25 @@ inline std::string short_number(double x) {
   return text;
 }
 
+/// What every run depends on beside its own seed, offset or price.
+inline nlohmann::ordered_json settings_json(const mask_settings& s) {
+  return {{"model", model_fingerprint(s.model)},
+          {"data", s.data.empty() ? "" : fingerprint({s.data})},
+          {"places", s.places.empty() ? "" : fingerprint({s.places})},
+          {"sentences", s.sentences},
+          {"masked", s.masked},
+          {"seed", s.seed},
+          {"train", s.train},
+          {"updates", s.updates},
+          {"rate", s.rate},
+          {"mask_rate", s.mask_rate},
+          {"offsets", s.offsets},
+          {"length", s.length},
+          {"batch_tokens", s.batch_tokens},
+          {"straight_through", !s.soft},
+          {"masks", s.has("masks")}};
+}
+
 inline void add_pair(paired_readings& to, double nll, double beside) {
   to.nll.add(nll);
   to.change.add(nll - beside);
@@ -62,7 +82,8 @@ inline void add_pair(paired_readings& to, double nll, double beside) {
 
 class mask_study {
  public:
-  mask_study(headred::cpu& be, const mask_settings& s) : be_(be), settings_(s), lab_(be, s) {}
+  mask_study(headred::cpu& be, const mask_settings& s)
+      : be_(be), settings_(s), lab_(be, s), runs_("attention_masks", s.runs, detail::settings_json(s)) {}
 
   const mask_task& task() const { return lab_.task(); }
 
@@ -124,12 +145,11 @@ class mask_study {
   /// that special tokens are seen apart.
   void learn_importance(mask_results& r) {
     const bool pairs = task().longest <= 64;
-    const index_t shown = settings_.offsets + 1, longest = task().longest;
+    const index_t shown = settings_.offsets + 1;
     auto& classes = r.importance.by_class;
     for (index_t d = 0; d <= shown; ++d)
       classes.emplace_back((d < shown ? detail::name_of_offset(d) : std::string("farther")) + ", by offset",
                            readings{});
-    const std::size_t offsets = classes.size();
     if (pairs) {
       for (index_t d = 0; d <= shown; ++d)
         classes.emplace_back((d < shown ? detail::name_of_offset(d) : std::string("farther")) + ", by pair",
@@ -142,46 +162,64 @@ class mask_study {
       for (const auto form : {headred::mask_form::structured, headred::mask_form::unstructured}) {
         const bool by_pair = form == headred::mask_form::unstructured;
         if (by_pair && !pairs) continue;
-        lab_.start(seed(n));
-        headred::mask_options o = options(form, seed(n));
-        o.by_layer = true;
-        masks_type masks(be_, lab_.config(), o);
-        lab_.train({settings_.updates, later(n), nullptr, &masks});
-        std::vector<double> sums(classes.size(), 0), counts(classes.size(), 0);
-        const auto count = [&](std::size_t at, double p) {
-          sums[at] += p;
-          counts[at] += 1;
-        };
-        const auto offset_class = [&](index_t d) { return static_cast<std::size_t>(std::min(d, shown)); };
-        for (std::size_t l = 0; l < lab_.config().encoder.layers.size(); ++l) {
-          const auto layer = static_cast<index_t>(l);
-          const auto& a = masks.a(attention_kind::encoder_self, layer).value;
-          headred::tensor<float, 3, headred::cpu> open(be_, a.shape());
-          masks.open(attention_kind::encoder_self, layer, open.view());
-          if (!by_pair && n == 0) r.importance.by_head.emplace_back();
-          for (index_t h = 0; h < a.shape()[0]; ++h) {
-            if (!by_pair && n == 0) r.importance.by_head.back().emplace_back();
-            for (index_t i = 0; i < a.shape()[1]; ++i)
-              for (index_t j = by_pair ? i : 0; j < longest; ++j) {
-                const double p = static_cast<double>(open(h, i, j));
-                if (!by_pair) {
-                  count(offset_class(j), p);
-                  if (n == 0 && j < 12) r.importance.by_head.back().back().push_back(p);
-                  continue;
-                }
-                std::size_t at = offsets + offset_class(j - i);
-                for (std::size_t k = 0; k < task().special.size(); ++k) {
-                  const index_t place = task().special[k].place, key = place < 0 ? longest + place : place;
-                  if (i == key || j == key) at = 2 * offsets + k;
-                }
-                count(at, p);
-              }
-          }
-        }
+        const auto found = runs_.get(
+            std::string("importance_") + (by_pair ? "pairs_" : "offsets_") + std::to_string(seed(n)),
+            [](const kept_runs::json& j) { return j; },
+            [&] { return open_of(form, seed(n), later(n), classes.size()); });
         for (std::size_t c = 0; c < classes.size(); ++c)
-          if (counts[c] > 0) classes[c].second.add(sums[c] / counts[c]);
+          if (!found.at("classes").at(c).is_null()) classes[c].second.add(found.at("classes").at(c).get<double>());
+        if (n == 0 && !by_pair) found.at("heads").get_to(r.importance.by_head);
         bar.advance(++done);
       }
+  }
+
+  /// Mean P(open) of each class after one training, null where the form does not tell it; and by layer, head, offset.
+  kept_runs::json open_of(headred::mask_form form, std::uint64_t first, std::uint64_t further, std::size_t classes) {
+    const bool by_pair = form == headred::mask_form::unstructured;
+    const index_t shown = settings_.offsets + 1, longest = task().longest;
+    const auto offsets = static_cast<std::size_t>(shown) + 1;
+    lab_.start(first);
+    headred::mask_options o = options(form, first);
+    o.by_layer = true;
+    masks_type masks(be_, lab_.config(), o);
+    lab_.train({settings_.updates, further, nullptr, &masks});
+    std::vector<double> sums(classes, 0), counts(classes, 0);
+    const auto count = [&](std::size_t at, double p) {
+      sums[at] += p;
+      counts[at] += 1;
+    };
+    const auto offset_class = [&](index_t d) { return static_cast<std::size_t>(std::min(d, shown)); };
+    std::vector<std::vector<std::vector<double>>> heads;
+    for (std::size_t l = 0; l < lab_.config().encoder.layers.size(); ++l) {
+      const auto layer = static_cast<index_t>(l);
+      const auto& a = masks.a(attention_kind::encoder_self, layer).value;
+      headred::tensor<float, 3, headred::cpu> open(be_, a.shape());
+      masks.open(attention_kind::encoder_self, layer, open.view());
+      heads.emplace_back();
+      for (index_t h = 0; h < a.shape()[0]; ++h) {
+        heads.back().emplace_back();
+        for (index_t i = 0; i < a.shape()[1]; ++i)
+          for (index_t j = by_pair ? i : 0; j < longest; ++j) {
+            const double p = static_cast<double>(open(h, i, j));
+            if (!by_pair) {
+              count(offset_class(j), p);
+              if (j < 12) heads.back().back().push_back(p);
+              continue;
+            }
+            std::size_t at = offsets + offset_class(j - i);
+            for (std::size_t k = 0; k < task().special.size(); ++k) {
+              const index_t place = task().special[k].place, key = place < 0 ? longest + place : place;
+              if (i == key || j == key) at = 2 * offsets + k;
+            }
+            count(at, p);
+          }
+      }
+    }
+    kept_runs::json found{{"classes", kept_runs::json::array()}};
+    for (std::size_t c = 0; c < classes; ++c)
+      found["classes"].push_back(counts[c] > 0 ? kept_runs::json(sums[c] / counts[c]) : kept_runs::json(nullptr));
+    if (!by_pair) found["heads"] = heads;
+    return found;
   }
 
   /// Models from scratch, each seed with everything and without each near offset: the same first weights, the same
@@ -195,18 +233,23 @@ class mask_study {
     for (index_t n = 0; n < settings_.seeds; ++n) {
       double everything = NAN;
       for (index_t d = -1; d <= settings_.offsets; ++d) {
-        paired_readings& to = r.pretraining[static_cast<std::size_t>(d + 1)];
-        if (d < 0) {
-          lab_.start(seed(n));
-          if (!settings_.model.empty()) lab_.from_scratch(seed(n), nullptr);
-          everything = lab_.measure().mean();
-          detail::add_pair(to, everything, everything);
-        } else {
-          const position_rule sees = [d](index_t i, index_t j, index_t) { return detail::apart(i, j) != d; };
-          const one_mask mask(be_, lab_.config(), task().longest, sees);
-          lab_.from_scratch(seed(n), &mask.masks());
-          detail::add_pair(to, lab_.measure_rule(sees).mean(), everything);
-        }
+        const std::string what = d < 0 ? "everything" : "without_" + std::to_string(d);
+        const double nll = runs_.get(
+            "pretraining_" + what + "_" + std::to_string(seed(n)),
+            [](const kept_runs::json& j) { return j.get<double>(); },
+            [&]() -> kept_runs::json {
+              if (d >= 0) {
+                const position_rule sees = [d](index_t i, index_t j, index_t) { return detail::apart(i, j) != d; };
+                const one_mask mask(be_, lab_.config(), task().longest, sees);
+                lab_.from_scratch(seed(n), &mask.masks());
+                return lab_.measure_rule(sees).mean();
+              }
+              lab_.start(seed(n));
+              if (!settings_.model.empty()) lab_.from_scratch(seed(n), nullptr);
+              return lab_.measure().mean();
+            });
+        if (d < 0) everything = nll;
+        detail::add_pair(r.pretraining[static_cast<std::size_t>(d + 1)], nll, everything);
         bar.advance(++done);
       }
     }
@@ -218,14 +261,17 @@ class mask_study {
       std::string name;
       position_rule sees;
     };
-    const headred::bigbird_pattern bigbird{.window = 1, .global = 1, .random = 2, .seed = 1};
+    const bool wide = task().longest >= 64;  // else patterns as published leave hardly a zero
+    const headred::bigbird_pattern bigbird{.window = 1, .global = 1, .random = wide ? 4 : 2, .seed = 1};
+    const headred::longformer_pattern longformer =
+        wide ? headred::longformer_pattern{} : headred::longformer_pattern{2, 1};
     headred::tensor<float, 2, headred::cpu> random(be_, {task().longest, task().longest});
     headred::pattern_mask(be_, bigbird, random.view());
     const std::vector<pattern> patterns = {
         {"nothing masked", [](index_t, index_t, index_t) { return true; }},
         {"strided", [p = headred::strided_pattern{}](index_t i, index_t j, index_t) { return p(i, j); }},
         {"fixed", [p = headred::fixed_pattern{}](index_t i, index_t j, index_t) { return p(i, j); }},
-        {"longformer", [p = headred::longformer_pattern{2, 1}](index_t i, index_t j, index_t) { return p(i, j); }},
+        {"longformer", [p = longformer](index_t i, index_t j, index_t) { return p(i, j); }},
         {"logsparse", [p = headred::logsparse_pattern{}](index_t i, index_t j, index_t) { return p(i, j); }},
         {"bigbird", [&random](index_t i, index_t j, index_t) { return random(i, j) != 0; }},
         {"star", [p = headred::star_pattern{}](index_t i, index_t j, index_t) { return p(i, j); }}};
@@ -255,35 +301,50 @@ class mask_study {
     for (index_t n = 0; n < settings_.seeds; ++n) {
       auto to = r.masks.begin();
       double unmasked = NAN;
-      const auto put = [&](double nll, double sparsity) {
+      const auto put = [&](const kept_runs::json& found) {
+        const double nll = found.at(0).get<double>();
         if (std::isnan(unmasked)) unmasked = nll;
         detail::add_pair(*to, nll, unmasked);
-        to->zeros.add(sparsity);
+        to->zeros.add(found.at(1).get<double>());
         ++to;
         bar.advance(++done);
       };
-      for (const pattern& p : patterns) {
-        one_mask mask(be_, lab_.config(), task().longest, p.sees);
-        put(after_updates(n, mask.masks()), mask.sparsity(be_));
-      }
+      const auto as_it_is = [](const kept_runs::json& j) { return j; };
+      for (const pattern& p : patterns)
+        put(runs_.get("mask_" + file_name(p.name, n), as_it_is, [&]() -> kept_runs::json {
+          one_mask mask(be_, lab_.config(), task().longest, p.sees);
+          return {after_updates(n, mask.masks()), mask.sparsity(be_)};
+        }));
       for (const learned& l : searches) {
-        headred::mask_options o = options(l.form, seed(n));
-        o.lambda = l.lambda;
-        o.initial = 1;
-        masks_type masks(be_, lab_.config(), o);
-        lab_.start(seed(n));
-        lab_.train({settings_.updates, later(n), nullptr, &masks});
-        masks.evaluate();
-        put(lab_.measure(&masks.masks()).mean(), masks.sparsity());
-        put(after_updates(n, masks.masks()), masks.sparsity());
-        if (n == 0) draw(r, masks, l.name);
-        if (!l.cut) continue;
-        for (std::size_t p = 1; p < patterns.size(); ++p) {
-          cut(masks, r.masks[p].zeros.values.back());
-          put(after_updates(n, masks.masks()), masks.sparsity());
-        }
+        const auto found =
+            runs_.get("mask_" + file_name(l.name + (l.cut ? " cut" : ""), n), as_it_is, [&]() -> kept_runs::json {
+              headred::mask_options o = options(l.form, seed(n));
+              o.lambda = l.lambda;
+              o.initial = 1;
+              masks_type masks(be_, lab_.config(), o);
+              lab_.start(seed(n));
+              lab_.train({settings_.updates, later(n), nullptr, &masks});
+              masks.evaluate();
+              kept_runs::json all{{"scores", {{lab_.measure(&masks.masks()).mean(), masks.sparsity()}}},
+                                  {"drawn", n == 0 ? drawn(masks) : kept_runs::json::array()}};
+              all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
+              for (std::size_t p = 1; l.cut && p < patterns.size(); ++p) {
+                cut(masks, r.masks[p].zeros.values.back());
+                all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
+              }
+              return all;
+            });
+        for (const auto& score : found.at("scores")) put(score);
+        for (std::size_t h = 0; h < found.at("drawn").size(); ++h)
+          r.drawn.push_back({l.name + ", head " + std::to_string(h),
+                             found.at("drawn").at(h).get<std::vector<std::vector<double>>>()});
       }
     }
+  }
+  std::string file_name(std::string name, index_t number) const {
+    for (char& c : name)
+      if (c == ' ' || c == ',') c = '_';
+    return name + "_" + std::to_string(seed(number));
   }
   /// Closes the entries of the lowest parameters: the fewest that make the mask as sparse as asked.
   static void cut(masks_type& masks, double sparsity) {
@@ -301,22 +362,26 @@ class mask_study {
     lab_.train({settings_.updates, later(number), &masks, nullptr});
     return lab_.measure(&masks).mean();
   }
-  void draw(mask_results& r, const masks_type& masks, const std::string& name) const {
-    constexpr index_t most = 128;  // rows that are drawn
+  /// The first heads' first rows.
+  static kept_runs::json drawn(const masks_type& masks) {
+    constexpr index_t most = 128;
     const auto mask = masks.mask(attention_kind::encoder_self, 0);
+    auto all = kept_runs::json::array();
     for (index_t h = 0; h < std::min<index_t>(4, mask.extent(0)); ++h) {
-      drawn_mask& drawn = r.drawn.emplace_back();
-      drawn.name = name + ", head " + std::to_string(h);
+      auto rows = kept_runs::json::array();
       for (index_t i = 0; i < std::min(most, mask.extent(1)); ++i) {
-        auto& row = drawn.rows.emplace_back();
+        auto& row = rows.emplace_back(kept_runs::json::array());
         for (index_t j = 0; j < std::min(most, mask.extent(2)); ++j) row.push_back(static_cast<double>(mask(h, i, j)));
       }
+      all.push_back(std::move(rows));
     }
+    return all;
   }
 
   headred::cpu& be_;
   const mask_settings& settings_;
   mask_lab lab_;
+  kept_runs runs_;
 };
 
 }  // namespace examples

@@ -35,7 +35,8 @@ struct mask_task {
   headred::corpus train, eval;
   std::vector<std::vector<index_t>> places;
   std::vector<special_place> special;
-  index_t longest = 0;  ///< of the sentences to train on
+  index_t longest = 0;   ///< of the sentences to train on
+  index_t left_out = 0;  ///< sentences to measure on that are longer, where masks are learned
 };
 
 namespace detail {
@@ -63,7 +64,15 @@ inline std::vector<std::vector<index_t>> read_places(const std::string& file) {
   try {
     const auto text = headred::detail::text_of(mapped);
     const auto content = nlohmann::json::parse(text.begin(), text.end());
-    for (const auto& one : content.at("reactions")) all.push_back(one.at("positions").get<std::vector<index_t>>());
+    for (const auto& one : content.at("reactions")) {
+      std::vector<index_t>& places = all.emplace_back();
+      for (const auto& place : one.at("positions")) {
+        if (!place.is_number_integer() || std::ranges::find(places, place.get<index_t>()) != places.end())
+          throw headred::file_error(file, "entry " + std::to_string(all.size() - 1) + " has the position " +
+                                              one_line(place.dump()) + ", expected whole numbers, each once");
+        places.push_back(place.get<index_t>());
+      }
+    }
   } catch (const nlohmann::json::exception&) {
     throw headred::file_error(file, "is no JSON object whose \"reactions\" hold \"positions\"");
   }
@@ -116,12 +125,9 @@ inline mask_task file_task(const mask_settings& s, const headred::transformer_co
   text_set all = detail::read_texts(s.data, c, symbols, headred::vocabulary()), eval;
   if (s.places.empty()) {
     detail::split(all, eval, 10);
-    eval.sources.resize(std::min(eval.sources.size(), static_cast<std::size_t>(s.sentences)));
     task.eval = std::move(eval.sources);
-    detail::draw_places(task, s.masked, s.seed);
   } else {
     task.places = detail::read_places(s.places);
-    task.places.resize(std::min(task.places.size(), static_cast<std::size_t>(s.sentences)));
     if (task.places.size() > all.sources.size())
       throw headred::file_error(s.places, "is for " + plural(task.places.size(), "sentence") + ", " + s.data + " has " +
                                               std::to_string(all.sources.size()));
@@ -143,8 +149,15 @@ inline mask_task file_task(const mask_settings& s, const headred::transformer_co
   for (std::size_t i = task.eval.size(); s.has("masks") && i-- > 0;)
     if (static_cast<index_t>(task.eval[i].size()) > task.longest) {
       task.eval.erase(task.eval.begin() + static_cast<std::ptrdiff_t>(i));
-      task.places.erase(task.places.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!s.places.empty()) task.places.erase(task.places.begin() + static_cast<std::ptrdiff_t>(i));
+      ++task.left_out;
     }
+  if (task.eval.empty())
+    throw headred::file_error(s.data, "has no sentence of at most " + std::to_string(task.longest) +
+                                          " tokens to measure on, the longest that masks are learned for (--length)");
+  task.eval.resize(std::min(task.eval.size(), static_cast<std::size_t>(s.sentences)));
+  if (s.places.empty()) detail::draw_places(task, s.masked, s.seed);
+  task.places.resize(task.eval.size());
   if (std::ranges::all_of(task.places, [](const auto& some) { return some.empty(); }))
     throw headred::file_error(s.places.empty() ? s.data : s.places, "leaves no token to measure on");
   return task;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #if __has_include(<sys/file.h>)
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@
 namespace examples {
 namespace detail {
 
-/// A folder that other processes keep out of; where the system has no such locks, `held` is false.
+/// A folder that other processes keep out of; where the system has no such locks, `held` and `busy` are false.
 class folder_lock {
  public:
   folder_lock() = default;
@@ -28,6 +29,7 @@ class folder_lock {
 #if __has_include(<sys/file.h>)
     descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     held_ = descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0;
+    busy_ = descriptor_ >= 0 && !held_ && errno == EWOULDBLOCK;
 #else
     (void)folder, (void)wait;
 #endif
@@ -36,6 +38,7 @@ class folder_lock {
   folder_lock& operator=(folder_lock&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(held_, other.held_);
+    std::swap(busy_, other.busy_);
     return *this;
   }
   ~folder_lock() {
@@ -44,10 +47,12 @@ class folder_lock {
 #endif
   }
   bool held() const { return held_; }
+  /// Another process has it.
+  bool busy() const { return busy_; }
 
  private:
   int descriptor_ = -1;
-  bool held_ = false;
+  bool held_ = false, busy_ = false;
 };
 
 }  // namespace detail

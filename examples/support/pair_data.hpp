@@ -14,6 +14,7 @@
 #include <headred/io/parallel_text.hpp>
 #include <headred/io/vocabulary.hpp>
 #include <headred/nn/batches.hpp>
+#include <headred/nn/transformer_config.hpp>
 #include <headred/nn/translation_grammar.hpp>
 
 namespace examples {
@@ -85,6 +86,20 @@ inline pair_data character_pairs(const std::filesystem::path& path) {
   const auto pairs = headred::load_parallel_text(path);
   return character_pairs(path, character_vocabulary(pairs, &headred::text_pair::source),
                          character_vocabulary(pairs, &headred::text_pair::target));
+}
+
+/// Throws file_error, with the line, for a pair that the model has not positions for.
+inline void require_positions(const pair_data& data, const headred::transformer_config& c) {
+  const auto require = [&](std::size_t i, const char* side, std::size_t tokens, index_t positions) {
+    if (static_cast<index_t>(tokens) <= positions) return;
+    throw headred::file_error(data.name, "line " + std::to_string(i + 1) + ": the " + side + " has " +
+                                             std::to_string(tokens) + " tokens, expected at most the model's " +
+                                             std::to_string(positions) + " positions");
+  };
+  for (std::size_t i = 0; i < data.sources.size(); ++i) {
+    require(i, "source", data.sources[i].size(), c.source.max_positions);
+    require(i, "target, with its first token,", data.targets[i].size() + 1, c.target.max_positions);
+  }
 }
 
 /// One symbol a line.

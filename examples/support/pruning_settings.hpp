@@ -105,10 +105,6 @@ inline std::vector<double> ratio_list(const arguments& words, const std::string&
 /// Throws usage_error for whatever does not make sense without looking at a file.
 inline pruning_settings read_pruning_settings(arguments words) {
   pruning_settings s;
-  const auto count = [&](index_t least) {
-    return words.number<index_t>("a whole number from " + std::to_string(least) + " to 1000000",
-                                 [least](index_t n) { return n >= least && n <= 1000000; });
-  };
   while (!words.empty()) {
     const std::string option = words.option();
     if (option == "--model") {
@@ -131,24 +127,24 @@ inline pruning_settings read_pruning_settings(arguments words) {
       s.distance = words.value();
       if (!is_distance(s.distance)) words.refuse(s.distance, "one of the seven names (see head_redundancy --help)");
     } else if (option == "--seeds") {
-      s.seeds = count(1);
+      s.seeds = words.whole(1);
     } else if (option == "--random-plans") {
-      s.random_plans = count(2);
+      s.random_plans = words.whole(2);
     } else if (option == "--sentences") {
-      s.sentences = count(1);
+      s.sentences = words.whole(1);
     } else if (option == "--lengths") {
       s.lengths = words.range<index_t>("MIN:MAX with 1 <= MIN <= MAX <= 100000",
                                        [](index_t a, index_t b) { return 1 <= a && a <= b && b <= 100000; });
     } else if (option == "--updates") {
-      s.updates = count(0);
+      s.updates = words.whole(0);
     } else if (option == "--trained-plans") {
-      s.trained_plans = count(1);
+      s.trained_plans = words.whole(1);
     } else if (option == "--scratch") {
-      s.scratch = count(0);
+      s.scratch = words.whole(0);
     } else if (option == "--rate") {
-      s.rate = words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
+      s.rate = words.positive();
     } else if (option == "--batch-tokens") {
-      s.batch_tokens = count(1);
+      s.batch_tokens = words.whole(1);
     } else if (option == "--decode") {
       s.decode = true;
     } else if (option == "--compare") {
@@ -156,9 +152,9 @@ inline pruning_settings read_pruning_settings(arguments words) {
     } else if (option == "--matrices") {
       s.matrices = true;
     } else if (option == "--threads") {
-      s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+      s.threads = words.threads();
     } else if (option == "--seed") {
-      s.seed = words.number<std::uint64_t>("a whole number below 2^64", [](auto) { return true; });
+      s.seed = words.seed();
     } else {
       throw usage_error("unknown option " + option);
     }

@@ -140,12 +140,13 @@ inline std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-/// SOURCE<tab>TARGET lines by character, or lines of tokens between spaces; sentences above the positions are left out.
+/// SOURCE<tab>TARGET lines by character, or lines of tokens between spaces, of which those above the positions are left out.
 inline text_set read_texts(const std::filesystem::path& file, const headred::transformer_config& c,
                            const headred::vocabulary& source, const headred::vocabulary& target) {
   text_set set;
   if (c.has_cross()) {
     pair_data pairs = character_pairs(file, source, target);
+    require_positions(pairs, c);
     set.sources = std::move(pairs.sources);
     set.targets = std::move(pairs.targets);
   } else {

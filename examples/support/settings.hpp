@@ -85,13 +85,12 @@ struct settings {
 /// Throws usage_error for whatever does not make sense without looking at a file.
 inline settings read_settings(arguments words) {
   settings s;
-  const auto any = [](auto) { return true; };
   while (!words.empty()) {
     const std::string option = words.option();
     if (option == "--attention") {
       for (auto& path : words.values()) s.attention.push_back(std::move(path));
     } else if (option == "--scale") {
-      s.scale = words.number<double>("a positive number", [](double x) { return x > 0 && std::isfinite(x); });
+      s.scale = words.positive();
     } else if (option == "--distance") {
       const std::string expected = "all or some of the seven names";
       for (const auto& list : words.values())
@@ -117,9 +116,9 @@ inline settings read_settings(arguments words) {
     } else if (option == "--at-least-one") {
       if (std::exchange(s.at_least_one, true)) throw usage_error("--at-least-one is given twice");
     } else if (option == "--threads") {
-      s.threads = words.number<int>("a whole number from 0 to 4096", [](int n) { return n >= 0 && n <= 4096; });
+      s.threads = words.threads();
     } else if (option == "--seed") {
-      s.seed = words.number<std::uint64_t>("a whole number below 2^64", any);
+      s.seed = words.seed();
     } else if (option == "--out") {
       s.out = words.value();
     } else {

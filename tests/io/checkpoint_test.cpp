@@ -184,8 +184,9 @@ TEST_SUITE("io") {
     whole_run<float> shorter(1, {.weight_decay = .01, .decoupled = true}, dropping_config(), 30);
     const std::string data = message_of([&] { hr::load_checkpoint(path, shorter.trainer, shorter.order); });
     CHECK(data.find("was trained on \"30 sentences in ") != std::string::npos);
-    CHECK(data.find("batches of 20 tokens, seed 7\", expected \"30 sentences in ") != std::string::npos);
-    CHECK(data.find("batches of 30 tokens, seed 7\"") != std::string::npos);
+    CHECK(data.find("batches of 20 tokens, seed 7, lengths ") != std::string::npos);
+    CHECK(data.find("\", expected \"30 sentences in ") != std::string::npos);
+    CHECK(data.find("batches of 30 tokens, seed 7, lengths ") != std::string::npos);
   }
 
   TEST_CASE("checkpoint: a run's further states are kept, all of them or none") {

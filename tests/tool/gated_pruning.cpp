@@ -73,6 +73,24 @@ TEST_SUITE("tool") {
     const auto again = files_of(folder, "again", with(words, {"--threads", "1"}));
     for (const auto& [name, text] : files) CHECK_MESSAGE(again.at(name) == text, name);
 
+    // as many seeds more as asked for, on top of what is there, are what they are in one go; plans of before are gone
+    auto fewer = words;
+    fewer[13] = "1";  // seeds
+    fewer.insert(fewer.end(), {"--random-plans", "2"});
+    fewer[20] = (folder / "grown").string();  // runs
+    files_of(folder, "grown_out", fewer);
+    fewer[13] = "2";
+    const auto grown = files_of(folder, "grown_out", fewer);
+    for (const auto& [name, text] : files) CHECK_MESSAGE(grown.at(name) == text, name);
+    auto single = words;
+    single[17] = "100";  // lambda
+    CHECK(!files_of(folder, "again", single).contains("plan_lambda_0_1.json"));
+
+    // a pruned model that is lost is made again
+    fs::remove_all(folder / "runs" / "lambda_100_1");
+    files_of(folder, "again", words);
+    CHECK(fs::exists(folder / "runs" / "lambda_100_1" / "model.safetensors"));
+
     // a run of another study, and what is none
     auto other = words;
     other[5] = "2";  // heads
@@ -151,7 +169,7 @@ TEST_SUITE("tool") {
     // without --foreground timeout sends the signal twice, and the second one kills
     const outcome o = run_shell("timeout --foreground -s INT 2 " + command(longer));
     CHECK(o.code != 0);
-    CHECK(o.err == "gated_pruning: interrupted, nothing was written\n");
+    CHECK(o.err == "gated_pruning: interrupted, no result was written; what --runs keeps is there\n");
     CHECK(!fs::exists(folder / "out"));
     CHECK(fs::is_empty(folder / "runs"));
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <headred/core/number_text.hpp>
+#include <headred/io/fingerprint.hpp>
 #include <headred/io/safetensors_file.hpp>
 #include <headred/io/save_safetensors.hpp>
 #include <headred/io/transformer_config_json.hpp>
@@ -202,8 +203,11 @@ void load_states(const safetensors_file& file, Trainer& run) {
 
 inline std::string data_text(const batch_order& order) {
   const batch_options& o = order.options();
+  fingerprint lengths;
+  lengths.add(std::as_bytes(order.lengths()));
   return std::to_string(order.sentences()) + " sentences in " + std::to_string(order.batches()) + " batches of " +
-         std::to_string(o.tokens) + " tokens, seed " + std::to_string(o.seed) + (o.shuffle ? "" : ", not shuffled");
+         std::to_string(o.tokens) + " tokens, seed " + std::to_string(o.seed) + (o.shuffle ? "" : ", not shuffled") +
+         ", lengths " + lengths.text().substr(0, 8);
 }
 
 }  // namespace detail

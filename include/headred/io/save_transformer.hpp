@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <headred/core/atomic_file.hpp>
+#include <headred/io/fingerprint.hpp>
 #include <headred/io/parameter_shapes.hpp>
 #include <headred/io/save_safetensors.hpp>
 #include <headred/io/transformer_config_json.hpp>
@@ -25,22 +26,29 @@ namespace headred {
 namespace detail {
 
 /// Two files of a folder that are replaced together. Both are written in a temporary folder beside them first.
+/// What undoes and what moves allocates nothing: a program that runs out of memory leaves no half either.
 class staged_pair {
  public:
   explicit staged_pair(std::filesystem::path directory) : directory_(std::move(directory)) {
     std::error_code failed;
     created_ = std::filesystem::create_directories(directory_, failed);
-    if (failed || !std::filesystem::is_directory(directory_))
-      throw file_error(directory_.string(), "is no folder and cannot be made one" + reason(failed));
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      staging_ =
-          directory_ / (".headred-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
-      if (std::filesystem::create_directory(staging_, failed)) return;
-      if (failed) break;
+    try {
+      if (failed || !std::filesystem::is_directory(directory_))
+        throw file_error(directory_.string(), "is no folder and cannot be made one" + reason(failed));
+      for (int attempt = 0; attempt < 100; ++attempt) {
+        auto path =
+            directory_ / (".headred-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
+        if (std::filesystem::create_directory(path, failed)) {
+          staging_ = std::move(path);
+          return;
+        }
+        if (failed) break;
+      }
+      throw file_error(directory_.string(), "cannot be written to" + reason(failed));
+    } catch (...) {
+      clean_up();
+      throw;
     }
-    staging_.clear();
-    clean_up();
-    throw file_error(directory_.string(), "cannot be written to" + reason(failed));
   }
   staged_pair(const staged_pair&) = delete;
   staged_pair& operator=(const staged_pair&) = delete;
@@ -50,31 +58,33 @@ class staged_pair {
   /// for.
   template <class Write>
   void stage(const char* name, const Write& write) {
+    staged_.push_back(staging_ / name);
     try {
-      write(staging_ / name);
+      write(staged_.back());
     } catch (const file_error& problem) {
       throw file_error((directory_ / name).string(), std::string(problem.what()).substr(problem.file().size() + 2));
     }
     std::error_code ignored;  // where permissions do not exist the new file's stand
     const auto old = std::filesystem::status(directory_ / name, ignored);
-    if (std::filesystem::is_regular_file(old))
-      std::filesystem::permissions(staging_ / name, old.permissions(), ignored);
+    if (std::filesystem::is_regular_file(old)) std::filesystem::permissions(staged_.back(), old.permissions(), ignored);
   }
 
   /// Moves `first`, then `second` into place; where the second cannot follow, the first is undone.
   void install(const char* first, const char* second) {
-    const auto kept = staging_ / "replaced";
+    const auto kept = staging_ / "replaced", new_first = staging_ / first, new_second = staging_ / second;
+    const auto to_first = directory_ / first, to_second = directory_ / second;
+    staged_.push_back(kept);
     std::error_code failed, ignored;
-    const bool replaces = std::filesystem::exists(directory_ / first, ignored);
-    if (replaces) std::filesystem::create_hard_link(directory_ / first, kept, ignored);
-    std::filesystem::rename(staging_ / first, directory_ / first, failed);
+    const bool replaces = std::filesystem::exists(to_first, ignored);
+    if (replaces) std::filesystem::create_hard_link(to_first, kept, ignored);
+    std::filesystem::rename(new_first, to_first, failed);
     if (failed) fail(first, failed);
-    std::filesystem::rename(staging_ / second, directory_ / second, failed);
+    std::filesystem::rename(new_second, to_second, failed);
     if (failed) {
       if (replaces)
-        std::filesystem::rename(kept, directory_ / first, ignored);
+        std::filesystem::rename(kept, to_first, ignored);
       else
-        std::filesystem::remove(directory_ / first, ignored);
+        std::filesystem::remove(to_first, ignored);
       fail(second, failed);
     }
     created_ = false;
@@ -87,38 +97,14 @@ class staged_pair {
   }
   void clean_up() noexcept {
     std::error_code ignored;
-    if (!staging_.empty()) std::filesystem::remove_all(staging_, ignored);
+    for (const auto& path : staged_) std::filesystem::remove(path, ignored);
+    if (!staging_.empty()) std::filesystem::remove(staging_, ignored);
     if (created_) std::filesystem::remove(directory_, ignored);  // only if it is empty
   }
 
   std::filesystem::path directory_, staging_;
+  std::vector<std::filesystem::path> staged_;  // what may lie in staging_
   bool created_ = false;
-};
-
-/// A 64-bit fingerprint of bytes, to tell saves apart; no defence against anyone who wants two to agree.
-class fingerprint {
- public:
-  void add(std::span<const std::byte> bytes) {
-    mix(bytes.size());
-    for (std::size_t i = 0; i < bytes.size(); i += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + i, std::min<std::size_t>(8, bytes.size() - i));
-      mix(word);
-    }
-  }
-  std::string text() const {
-    constexpr char digits[] = "0123456789abcdef";
-    std::string hex;
-    for (int shift = 60; shift >= 0; shift -= 4) hex += digits[(state_ >> shift) & 15u];
-    return hex;
-  }
-
- private:
-  void mix(std::uint64_t word) {
-    state_ = (state_ ^ word) * 0x9E3779B97F4A7C15u;
-    state_ ^= state_ >> 32;
-  }
-  std::uint64_t state_ = 0x243F6A8885A308D3u;
 };
 
 /// The parameters as tensors for a file.

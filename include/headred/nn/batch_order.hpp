@@ -86,6 +86,8 @@ class batch_order {
   /// Batches in the present epoch; every epoch has as many.
   index_t batches() const noexcept { return static_cast<index_t>(batches_.size()); }
   index_t sentences() const noexcept { return static_cast<index_t>(lengths_.size()); }
+  /// Tokens of each sentence.
+  std::span<const index_t> lengths() const noexcept { return lengths_; }
   const batch_options& options() const noexcept { return options_; }
 
  private:
