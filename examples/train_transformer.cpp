@@ -27,6 +27,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/masked_text.hpp"
+#include "support/output_folder.hpp"
 #include "support/pair_data.hpp"
 #include "support/status_line.hpp"
 #include "support/tool_main.hpp"
@@ -94,10 +95,6 @@ struct settings {
 
 settings read_settings(examples::arguments words) {
   settings s;
-  const auto count = [&](index_t least, index_t most) {
-    return words.number<index_t>("a number from " + std::to_string(least) + " to " + std::to_string(most),
-                                 [=](index_t n) { return n >= least && n <= most; });
-  };
   const auto share = [&] {
     return words.number<double>("a number in [0,1)", [](double p) { return p >= 0 && p < 1; });
   };
@@ -115,29 +112,29 @@ settings read_settings(examples::arguments words) {
     else if (option == "--pieces")
       s.pieces = words.value();
     else if (option == "--least")
-      s.least = count(1, 1000000);
+      s.least = words.whole(1, 1000000);
     else if (option == "--out")
       s.out = words.value();
     else if (option == "--sentences")
-      s.sentences = count(2, 100000000);
+      s.sentences = words.whole(2, 100000000);
     else if (option == "--held-out")
-      s.held_out = count(0, 1000000);
+      s.held_out = words.whole(0, 1000000);
     else if (option == "--layers")
-      s.layers = count(1, 256);
+      s.layers = words.whole(1, 256);
     else if (option == "--width")
-      s.width = count(2, 65536);
+      s.width = words.whole(2, 65536);
     else if (option == "--heads")
-      s.heads = count(1, 4096);
+      s.heads = words.whole(1, 4096);
     else if (option == "--feed-forward")
-      s.feed_forward = count(1, 1 << 20);
+      s.feed_forward = words.whole(1, 1 << 20);
     else if (option == "--updates")
-      s.updates = count(1, 1000000000);
+      s.updates = words.whole(1, 1000000000);
     else if (option == "--batch-tokens")
-      s.batch_tokens = count(1, 1 << 24);
+      s.batch_tokens = words.whole(1, 1 << 24);
     else if (option == "--warm-up")
-      s.warm_up = count(1, 1000000000);
+      s.warm_up = words.whole(1, 1000000000);
     else if (option == "--checkpoint-every")
-      s.checkpoint_every = count(0, 1000000000);
+      s.checkpoint_every = words.whole(0, 1000000000);
     else if (option == "--rate")
       s.rate = positive("a number of at least 0", 0);
     else if (option == "--clip")
@@ -147,9 +144,9 @@ settings read_settings(examples::arguments words) {
     else if (option == "--label-smoothing")
       s.label_smoothing = share();
     else if (option == "--seed")
-      s.seed = words.number<std::uint64_t>("a number from 0 on", [](auto) { return true; });
+      s.seed = words.seed();
     else if (option == "--threads")
-      s.threads = static_cast<int>(count(0, 4096));
+      s.threads = words.threads();
     else if (option == "--resume")
       s.resume = true;
     else
@@ -161,6 +158,9 @@ settings read_settings(examples::arguments words) {
   if (!s.text.empty() && (!s.data.empty() || !s.model.empty()))
     throw examples::usage_error("--text is for a new masked LM, without --data and --model");
   if (!s.model.empty() && s.data.empty()) throw examples::usage_error("--model needs --data");
+  std::error_code ignored;
+  if (!s.model.empty() && fs::equivalent(s.model, s.out, ignored))
+    throw examples::usage_error("--out is the model's own folder, expected another");
   if (s.model.empty() && s.width % s.heads != 0)
     throw examples::usage_error("--width is " + std::to_string(s.width) + ", expected a multiple of --heads, " +
                                 std::to_string(s.heads));
@@ -232,16 +232,19 @@ class training {
       : settings_(s),
         optimizer_(be, headred::parameter_list<float, headred::cpu>(model.weights()), {.beta2 = .98}),
         trainer_(model, optimizer_,
-                 {.rate = {headred::decay_kind::noam, s.rate, s.warm_up},
-                  .label_smoothing = s.label_smoothing,
-                  .longest_gradient = s.clip,
-                  .seed = s.seed}),
+                 {.rate = rate(s), .label_smoothing = s.label_smoothing, .longest_gradient = s.clip, .seed = s.seed}),
         order_(std::move(lengths), {.tokens = s.batch_tokens, .seed = s.seed}),
         out_(s.out) {
-    std::error_code problem;
-    fs::create_directories(out_, problem);
-    if (problem) throw headred::file_error(s.out, "cannot be made: " + problem.message());
-    if (s.resume) headred::load_checkpoint(checkpoint(), trainer_, order_);
+    if (!s.resume) return;
+    headred::load_checkpoint(checkpoint(), trainer_, order_);
+    if (trainer_.steps() > s.updates)
+      throw headred::file_error(checkpoint().string(), "is after update " + std::to_string(trainer_.steps()) +
+                                                           ", expected at most --updates, " +
+                                                           std::to_string(s.updates));
+    const auto& kept = trainer_.settings();
+    if (kept.rate != rate(s) || kept.longest_gradient != s.clip || kept.label_smoothing != s.label_smoothing ||
+        kept.seed != s.seed)
+      std::cout << "resumed: --rate, --warm-up, --clip, --label-smoothing and --seed are those of the checkpoint\n";
   }
   trainer_type& trainer() { return trainer_; }
 
@@ -251,13 +254,20 @@ class training {
     headred::training_batch batch;
     headred::progress progress(settings_.updates, trainer_.steps());
     examples::status_line line;
+    index_t skipped = trainer_.skipped(), in_a_row = 0;
     while (trainer_.steps() < settings_.updates) {
       examples::stop_if_interrupted();
+      const index_t epoch = order_.position().epoch;  // after next() it may be that of the batch that follows
       const auto numbers = order_.next();
-      fill(batch, numbers, order_.position().epoch);
+      fill(batch, numbers, epoch);
       const auto step = trainer_.step(batch);
       line.show(headred::progress_line(progress.add(step.tokens), step.loss, step.learning_rate));
       const index_t n = trainer_.steps();
+      in_a_row = trainer_.skipped() > skipped ? in_a_row + 1 : 0;
+      skipped = trainer_.skipped();
+      if (in_a_row == std::min(most_skipped, settings_.updates))
+        throw headred::error("the gradients of " + std::to_string(in_a_row) +
+                             " updates in a row were not finite, expected a lower --rate or other weights");
       if (n % std::max<index_t>(1, settings_.updates / 100) == 0 || n == settings_.updates)
         curve_.push_back({{"step", n}, {"loss", step.loss}, {"gradient_norm", step.gradient_norm}});
       if (settings_.checkpoint_every > 0 && n % settings_.checkpoint_every == 0)
@@ -265,21 +275,35 @@ class training {
     }
   }
 
-  /// Writes the model and training.json: the summary and the curve.
+  void print_skipped() const {
+    if (trainer_.skipped() > 0)
+      std::cout << trainer_.skipped() << " of them were skipped, their gradients not finite\n";
+  }
+
+  /// Where to write what belongs to the model.
+  fs::path file(const std::string& name) { return out_.file(name); }
+  /// Writes the model and training.json: the summary and the curve. All files appear now.
   void save(json summary) {
-    headred::save_transformer(out_, trainer_.model().config(), trainer_.model().weights());
+    out_.file("model.safetensors");
+    headred::save_transformer(out_.file("config.json").parent_path(), trainer_.model().config(),
+                              trainer_.model().weights());
     summary["curve"] = curve_;
-    headred::write_file_atomically(out_ / "training.json", summary.dump(1) + "\n");
+    headred::write_file_atomically(out_.file("training.json"), summary.dump(1) + "\n");
+    examples::stop_if_interrupted();
+    out_.commit();
   }
 
  private:
-  fs::path checkpoint() const { return out_ / "checkpoint.safetensors"; }
+  static constexpr index_t most_skipped = 100;
+
+  static headred::learning_rate rate(const settings& s) { return {headred::decay_kind::noam, s.rate, s.warm_up}; }
+  fs::path checkpoint() const { return fs::path(settings_.out) / "checkpoint.safetensors"; }
 
   const settings& settings_;
   headred::adam<float, headred::cpu> optimizer_;
   trainer_type trainer_;
   headred::batch_order order_;
-  fs::path out_;
+  examples::output_folder out_;  // one that cannot be written is found out before anything is trained
   json curve_ = json::array();
 };
 
@@ -287,6 +311,7 @@ void train_pairs(headred::cpu& be, const settings& s) {
   const examples::pair_data data = read_data(s);
   const index_t trained = data.size() - std::min(s.held_out, data.size() / 2);
   model_type model = make_model(be, s, data);
+  examples::require_positions(data, model.config());
   model.train();
   auto lengths = headred::pair_lengths(data.sources, data.targets);
   lengths.resize(static_cast<std::size_t>(trained));
@@ -296,8 +321,8 @@ void train_pairs(headred::cpu& be, const settings& s) {
   });
   const evaluation e = evaluate(all.trainer(), data, trained);
 
-  examples::save_vocabulary(fs::path(s.out) / "source_vocabulary.txt", data.source_symbols);
-  examples::save_vocabulary(fs::path(s.out) / "target_vocabulary.txt", data.target_symbols);
+  examples::save_vocabulary(all.file("source_vocabulary.txt"), data.source_symbols);
+  examples::save_vocabulary(all.file("target_vocabulary.txt"), data.target_symbols);
   all.save({{"data", data.name},
             {"pairs", trained},
             {"updates", all.trainer().steps()},
@@ -307,6 +332,7 @@ void train_pairs(headred::cpu& be, const settings& s) {
             {"held_out_nll_per_token", e.nll},
             {"held_out_exact", e.exact}});
   std::cout << "trained on " << trained << " pairs: " << all.trainer().steps() << " updates\n";
+  all.print_skipped();
   if (e.pairs > 0)
     std::cout << "held out: " << e.exact << " of " << e.pairs << " translated exactly, " << e.nll
               << " nats per token\n";
@@ -340,8 +366,8 @@ void train_text(headred::cpu& be, const settings& s) {
     lines += text.pieces.decode(text.sentences[static_cast<std::size_t>(i)], " ") + "\n";
   }
   const auto each = [&](double sum) { return tokens > 0 ? sum / static_cast<double>(tokens) : 0; };
-  examples::save_vocabulary(fs::path(s.out) / "vocab.txt", text.pieces);
-  headred::write_file_atomically(fs::path(s.out) / "held_out.txt", lines);
+  examples::save_vocabulary(all.file("vocab.txt"), text.pieces);
+  headred::write_file_atomically(all.file("held_out.txt"), lines);
   all.save({{"data", text.name},
             {"sentences", trained},
             {"left_out", text.left_out},
@@ -355,6 +381,7 @@ void train_text(headred::cpu& be, const settings& s) {
             {"held_out_nll_by_frequency", each(guessed)}});
   std::cout << "trained on " << trained << " sentences, " << text.pieces.size() << " pieces: " << all.trainer().steps()
             << " updates\n";
+  all.print_skipped();
   if (tokens > 0)
     std::cout << "held out: " << each(nats) << " nats per masked token, " << each(guessed)
               << " by the frequency of pieces\n";

@@ -5,7 +5,8 @@ endif()
 
 set(_tool_tests "${CMAKE_CURRENT_SOURCE_DIR}/tool")
 headred_add_program(tests_tool main.cpp tool/answers.cpp tool/full_disk.cpp tool/manners.cpp tool/real.cpp tool/refusals.cpp
-                    tool/evaluate_model.cpp tool/gated_pruning.cpp tool/importance.cpp tool/pruning.cpp)
+                    tool/attention_masks.cpp tool/dropout_study.cpp tool/evaluate_model.cpp tool/gated_pruning.cpp
+                    tool/importance.cpp tool/pruning.cpp tool/training.cpp)
 target_include_directories(tests_tool PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_compile_definitions(tests_tool PRIVATE "HEADRED_SHARED_DIR=\"${HEADRED_SHARED_DIR}\""
                                               "HEADRED_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
@@ -20,8 +21,8 @@ foreach(_part IN ITEMS answers full_disk manners real refusals)
 endforeach()
 # The other programs, in the same way: a program and the file that has its tests. pruning.cpp also runs train_transformer
 # and zero_shot_pruning, which lie beside prune_model.
-foreach(_pair IN ITEMS evaluate_model:evaluate_model gated_pruning:gated_pruning head_importance:importance
-        prune_model:pruning)
+foreach(_pair IN ITEMS attention_masks:attention_masks dropout_study:dropout_study evaluate_model:evaluate_model
+        gated_pruning:gated_pruning head_importance:importance prune_model:pruning train_transformer:training)
   string(REPLACE ":" ";" _pair "${_pair}")
   list(GET _pair 0 _program)
   list(GET _pair 1 _part)
