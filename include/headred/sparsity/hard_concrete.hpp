@@ -82,7 +82,8 @@ void hard_concrete_sample(Backend& be, const hard_concrete& policy, detail::inpu
 
 /// The pull-back of hard_concrete_sample: adds to dlog_a what dgates = dLoss/dg comes to for the same log_a and draws:
 ///   dlog_a += dg (upper - lower) s (1 - s) / temperature,  0 where g is clipped.
-/// dlog_temperature : (1) or empty; receives dLoss/d ln(temperature), for a learned temperature.
+/// dlog_temperature : (1) or empty; receives dLoss/d ln(temperature), for a learned temperature. log_a is what was
+/// sampled from, so it is not looked through for NaN again.
 /// Throws shape_error; what hard_concrete::rule throws. Cost O(gates).
 template <backend Backend, class T, int Rank>
 void hard_concrete_gradient(Backend& be, const hard_concrete& policy, detail::input_view<T, Rank, Backend> log_a,
