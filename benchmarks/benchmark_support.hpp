@@ -25,16 +25,24 @@ inline std::string shape_name(index_t heads, index_t tokens, int threads) {
   return "heads:" + std::to_string(heads) + "/tokens:" + std::to_string(tokens) + "/threads:" + std::to_string(threads);
 }
 
-// What --heads=N --tokens=N --threads=N ask for: that shape alone, in float, without the ways it is compared with.
+// Seconds that a benchmark runs at least; 0 leaves it to Google Benchmark. Short, so that a whole program is.
+inline double& least_time() {
+  static double seconds = .05;
+  return seconds;
+}
+
+// What --heads=N --tokens=N --threads=N ask for: that shape alone, without the ways it is compared with; in float, or
+// with --type=f64 in double.
 // --sentences=N: of distances, not one sentence more for an accumulator in use, but a whole study of N sentences.
 struct asked_shape {
   index_t heads = 0, tokens = 0, sentences = 0;
   int threads = 1;
+  bool in_double = false;
   explicit operator bool() const { return heads > 0 && tokens > 0; }
 
-  // Takes these options out of the command line; the rest is Google Benchmark's.
-  static asked_shape take(int& argc, char** argv) {
-    asked_shape asked;
+  // Takes these options out of the command line; what is not given stays as in `asked`. The rest is Google Benchmark's,
+  // whose --benchmark_min_time counts for what is added later.
+  static asked_shape take(int& argc, char** argv, asked_shape asked) {
     int left = 1;
     for (int i = 1; i < argc; ++i) {
       const std::string word = argv[i];
@@ -47,13 +55,17 @@ struct asked_shape {
         asked.sentences = value();
       } else if (word.starts_with("--threads=")) {
         asked.threads = static_cast<int>(value());
+      } else if (word == "--type=f32" || word == "--type=f64") {
+        asked.in_double = word == "--type=f64";
       } else {
+        if (word.starts_with("--benchmark_min_time=")) least_time() = 0;
         argv[left++] = argv[i];
       }
     }
     argc = left;
     return asked;
   }
+  static asked_shape take(int& argc, char** argv) { return take(argc, argv, asked_shape{}); }
 };
 
 // Softmax rows of `heads` heads, (1,H,T,T).
@@ -155,10 +167,11 @@ inline double copy_limit() {
   return rate;
 }
 
-// Adds a benchmark under its name, with a running time that keeps the whole program short.
+// Adds a benchmark under its name, to run for least_time().
 template <class F>
 void add(const std::string& name, const F& f) {
-  benchmark::RegisterBenchmark(name.c_str(), f)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(.05);
+  auto* const added = benchmark::RegisterBenchmark(name.c_str(), f)->Unit(benchmark::kMillisecond)->UseRealTime();
+  if (least_time() > 0) added->MinTime(least_time());
 }
 
 // For each of `distances`: the shape that was asked for, or what its add_all adds in both precisions; then runs all.

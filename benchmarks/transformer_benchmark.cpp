@@ -124,7 +124,6 @@ void add_pruned_attention(index_t removed) {
     const auto& c = model.config().encoder.layers[0].self;
     const auto batch = sentences(8, 128, config.source.vocabulary);
     hr::tape<float, hr::cpu> tape(be, hr::tape_mode::inference);
-    hr::attention_workspace<float> workspace;
     const auto pass = [&] {
       tape.clear();
       const hr::slot x = tape.add(8 * 128, 768);
@@ -135,7 +134,6 @@ void add_pruned_attention(index_t removed) {
       call.q = linear(tape, x, w.query.weight, &w.query.bias);
       call.k = linear(tape, x, w.key.weight, &w.key.bias);
       call.v = linear(tape, x, w.value.weight, &w.value.bias);
-      call.workspace = &workspace;
       linear(tape, attention(tape, call), w.output.weight, &w.output.bias);
     };
     pass();
@@ -148,7 +146,7 @@ void add_pruned_attention(index_t removed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  threads = std::max(1, asked_shape::take(argc, argv).threads);
+  threads = std::max(1, asked_shape::take(argc, argv, {.threads = threads}).threads);
   for (const auto& [m, n, k] :
        {std::array<index_t, 3>{128, 768, 768}, {1024, 768, 768}, {1024, 512, 128}, {1024, 4000, 128}, {64, 32, 32}})
     add_gemm(m, n, k);

@@ -81,20 +81,35 @@ std::string change(double before, double after) {
   return whole(before) + " -> " + whole(after) + " (" + whole(before > 0 ? 100 * after / before + .5 : 100) + " %)";
 }
 
+/// What a plan leads to, with the name of its file where that fails.
+template <class Make>
+auto named(const std::filesystem::path& file, const Make& make) {
+  try {
+    return make();
+  } catch (const headred::error& problem) {
+    throw headred::file_error(file.string(), problem.what());
+  }
+}
+
 void run(const settings& s) {
   headred::cpu be;
   const headred::prune_plan asked = headred::load_plan_json(s.plan);
   auto loaded = headred::load_transformer<float>(be, s.model);
   const headred::transformer_config before = loaded.config;
   // a plan may speak of the unpruned model, if it is known what became of it
-  const bool history = loaded.plan && headred::pruned_layout(*loaded.plan).fits(headred::whole_layout(before));
-  const headred::prune_plan plan = history ? headred::plan_after(*loaded.plan, asked) : asked;
-  const headred::prune_plan whole = history ? headred::joint_plan(*loaded.plan, asked) : asked;
-
-  const headred::model_selection selection(
-      plan, before,
-      {.shared = s.untie ? headred::shared_layers::untie : headred::shared_layers::refuse,
-       .uneven = s.repeat ? headred::uneven_groups::repeat : headred::uneven_groups::refuse});
+  const bool history = named(std::filesystem::path(s.model) / "config.json", [&] {
+    return loaded.plan && headred::pruned_layout(*loaded.plan).fits(headred::whole_layout(before));
+  });
+  const headred::prune_plan plan =
+      named(s.plan, [&] { return history ? headred::plan_after(*loaded.plan, asked) : asked; });
+  const headred::prune_plan whole =
+      named(s.plan, [&] { return history ? headred::joint_plan(*loaded.plan, asked) : asked; });
+  const headred::model_selection selection = named(s.plan, [&] {
+    return headred::model_selection(
+        plan, before,
+        {.shared = s.untie ? headred::shared_layers::untie : headred::shared_layers::refuse,
+         .uneven = s.repeat ? headred::uneven_groups::repeat : headred::uneven_groups::refuse});
+  });
   const auto weights = headred::apply(selection, be, loaded.weights);
   examples::stop_if_interrupted();
   examples::output_folder out(s.out);

@@ -204,8 +204,9 @@ class gated_lab {
     headred::training_batch batch;
     for (index_t step = 1; step <= count; ++step) {
       stop_if_interrupted();
+      const index_t epoch = order.position().epoch;
       const auto numbers = order.next();
-      task_.fill(batch, task_.train, numbers, 1 + order.position().epoch);
+      task_.fill(batch, task_.train, numbers, 1 + epoch);
       if (gates != nullptr)
         gates->step(trainer, batch);
       else

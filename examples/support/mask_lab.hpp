@@ -140,8 +140,9 @@ class mask_lab {
     headred::training_batch batch;
     for (index_t step = 1; step <= run.updates; ++step) {
       stop_if_interrupted();
+      const index_t epoch = order.position().epoch;
       const auto numbers = order.next();
-      headred::fill_masked(batch, task_.train, numbers, masking, order.position().epoch);
+      headred::fill_masked(batch, task_.train, numbers, masking, epoch);
       if (run.learned != nullptr)
         run.learned->step(trainer, batch);
       else

@@ -109,8 +109,9 @@ class pruning_lab {
     const index_t every = std::max<index_t>(1, updates / 3);
     for (index_t step = 1; step <= updates; ++step) {
       stop_if_interrupted();
+      const index_t epoch = order.position().epoch;
       const auto numbers = order.next();
-      task_.fill(batch, task_.train, numbers, 1 + order.position().epoch);
+      task_.fill(batch, task_.train, numbers, 1 + epoch);
       trainer.step(batch);
       if (step % every != 0 && step != updates) continue;
       const double now = task_.measure(model, task_.select, false).nll;

@@ -142,11 +142,21 @@ struct model_comparison {
   headred::matrix mean, deviation;  ///< correlation of two models over the seeds of random tokens
 };
 
-/// The model and others of its shape, from their folders. Throws headred::error for one of another shape.
+/// The model and others of its shape, from their folders. Throws headred::error for one of another shape, or with too
+/// few positions for the random tokens.
 inline std::vector<model_comparison> compare_models(headred::cpu& be, const pruning_settings& s,
                                                     const pruning_task& task, model_type& model,
                                                     const std::string& name) {
   const auto layout = headred::model_layout(model.config());
+  std::vector<headred::random_sentences> random;
+  index_t longest_source = 0, longest_target = 0;
+  for (index_t seed = 0; seed < s.seeds; ++seed) {
+    random.push_back(detail::random_sentences(s, task, model.config(), seed));
+    for (const auto& sentence : random.back().source.sentences)
+      longest_source = std::max(longest_source, sentence.length);
+    for (const auto& sentence : random.back().target.sentences)
+      longest_target = std::max(longest_target, sentence.length);
+  }
   std::vector<std::string> names{name};
   std::vector<model_type> others;
   for (const std::string& folder : s.compare) {
@@ -155,6 +165,12 @@ inline std::vector<model_comparison> compare_models(headred::cpu& be, const prun
         loaded.config.source.vocabulary != model.config().source.vocabulary ||
         loaded.config.target.vocabulary != model.config().target.vocabulary)
       throw headred::error("--compare: " + folder + " has other heads or vocabularies, expected those of " + name);
+    for (const auto& [side, needed] :
+         {std::pair(&loaded.config.source, longest_source), std::pair(&loaded.config.target, longest_target)})
+      if (side->positions != headred::positions::none && side->max_positions < needed)
+        throw headred::error("--compare: " + folder + " has " + std::to_string(side->max_positions) +
+                             " positions, expected the " + std::to_string(needed) +
+                             " of the random sentences (see --lengths)");
     const std::filesystem::path path(folder);
     names.push_back(one_line((path.has_filename() ? path : path.parent_path()).filename().string()));
     others.emplace_back(be, std::move(loaded.config), std::move(loaded.weights)).train(false);
@@ -164,13 +180,13 @@ inline std::vector<model_comparison> compare_models(headred::cpu& be, const prun
   long done = 0;
   std::map<attention_kind, std::vector<std::vector<headred::matrix>>> found;  // [kind][seed][model]
   for (index_t seed = 0; seed < s.seeds; ++seed) {
-    const auto random = detail::random_sentences(s, task, model.config(), seed);
+    const headred::random_sentences& sentences = random[static_cast<std::size_t>(seed)];
     for (const attention_kind kind : layout.kinds()) found[kind].emplace_back();
     for (std::size_t i = 0; i < n; ++i) {
       for_each_distance([&]<class Distance>(const Distance& distance) {
         if (s.distance != Distance::name) return;
         headred::model_redundancy<headred::cpu, Distance> sums(be, model.config(), distance);
-        detail::add_sentences(sums, i == 0 ? model : others[i - 1], random.source, random.target);
+        detail::add_sentences(sums, i == 0 ? model : others[i - 1], sentences.source, sentences.target);
         for (const attention_kind kind : sums.kinds()) found[kind].back().push_back(sums.matrix(kind));
       });
       bar.advance(++done);

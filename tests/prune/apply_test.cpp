@@ -142,7 +142,8 @@ template <class T>
 void check_whole_plans(double tolerance) {
   cpu be{{.threads = 2}};
   for (const auto& [name, config] : small_models()) {
-    CAPTURE(name);
+    const auto& which = name;  // clang 14: lambdas cannot capture structured bindings
+    CAPTURE(which);
     auto model = small_model<T>(be, config, headred_test::seed());
     const auto source = small_batch(5, config.source.vocabulary, 3), target = small_batch(5, 9, 4);
     const auto whole = logits_of(model, source, target);
@@ -181,7 +182,8 @@ template <class T>
 void check_against_gates(double tolerance) {
   cpu be{{.threads = 2}};
   for (const auto& [name, config] : small_models()) {
-    CAPTURE(name);
+    const auto& which = name;  // clang 14: lambdas cannot capture structured bindings
+    CAPTURE(which);
     auto model = small_model<T>(be, config, headred_test::seed());
     const auto source = small_batch(5, config.source.vocabulary, 3), target = small_batch(5, 9, 4);
     const auto whole = logits_of(model, source, target);
@@ -386,7 +388,8 @@ TEST_SUITE("prune") {
   TEST_CASE("two plans in either order, in old or new numbers, leave the same model") {
     cpu be;
     for (const auto& [name, config] : small_models()) {
-      CAPTURE(name);
+      const auto& which = name;  // clang 14: lambdas cannot capture structured bindings
+      CAPTURE(which);
       auto model = small_model<double>(be, config, 11);
       const hr::plan_layout layout = hr::model_layout(config);
       const hr::apply_options untie{.shared = hr::shared_layers::untie};
@@ -488,7 +491,8 @@ TEST_SUITE("prune") {
     cpu be{{.threads = 2}};
     const auto folder = std::filesystem::temp_directory_path() / "headred_apply_test";
     for (const auto& [name, config] : small_models()) {
-      CAPTURE(name);
+      const auto& which = name;  // clang 14: lambdas cannot capture structured bindings
+      CAPTURE(which);
       auto model = small_model<float>(be, config, 23);
       const bool shared = !config.encoder.weights.empty();
       prune_plan plan = even_plan(config, 31);

@@ -8,7 +8,10 @@
 
 #include <headred/io/load_transformer.hpp>
 #include <headred/io/plan_json.hpp>
-#include <headred/nn/transformer.hpp>
+#include <headred/io/vocabulary.hpp>
+#include <headred/nn/batch_order.hpp>
+#include <headred/nn/initialize.hpp>
+#include <headred/nn/training_step.hpp>
 #include <headred/prune/model_layout.hpp>
 
 #include "tool/run_tool.hpp"
@@ -247,6 +250,7 @@ TEST_SUITE("tool") {
     no(1, line("empty", "plan.json", out), "empty/model.safetensors: does not exist");
     no(1, line("pairs", "none.json", out), "none.json");
     no(1, line("pairs", "half.json", out), "half.json: plan JSON: ");
+    no(1, line("pairs", "others.json", out), "others.json: ");
     no(1, line("pairs", "others.json", out), "encoder_self 2x3 heads");
     no(1, line("pairs", "plan.json", (folder / "file").string()), "file: cannot be written: it is not a folder");
     no(1, line("pairs", "plan.json", (folder / "file" / "deep").string()), "cannot be written");
@@ -258,6 +262,20 @@ TEST_SUITE("tool") {
     const std::string weights = read_text(folder / "mixed" / "model.safetensors");
     write_text(folder / "mixed" / "model.safetensors", weights.substr(0, weights.size() / 2));
     no(1, line("mixed", "plan.json", out), "model.safetensors");
+    // a plan beside the weights that leaves no layer, or that is none
+    fs::copy(folder / "pairs", folder / "planned");
+    json config = json::parse(read_text(folder / "planned" / "config.json"));
+    const json gone = {{"neurons", 64}, {"removed", true}}, headless = {{"heads", 4}, {"kept", json::array()}};
+    config["plan"] = {{"format", "headred.prune_plan"},
+                      {"schema", 2},
+                      {"unit", "head"},
+                      {"attention", {{{"kind", "encoder_self"}, {"layers", {headless, headless}}}}},
+                      {"feed_forward", {{{"stack", "encoder"}, {"layers", {gone, gone}}}}}};
+    write_text(folder / "planned" / "config.json", config.dump());
+    no(1, line("planned", "plan.json", out), "planned/config.json: ");
+    config["plan"]["unit"] = "tail";
+    write_text(folder / "planned" / "config.json", config.dump());
+    no(1, line("planned", "plan.json", out), "planned/config.json: plan JSON: unit is \"tail\"");
     CHECK(run_beside("prune_model", {"--help"}).out.starts_with("prune_model: "));
     CHECK(run_beside("prune_model", {"--version"}).out.starts_with("headred "));
   }
@@ -352,12 +370,72 @@ TEST_SUITE("tool") {
                                   "--updates", "1", "--out", (folder / "other").string()});
     no(1, with(with(model, out), {"--compare", (folder / "other").string()}),
        "other has other heads or vocabularies, expected those of pairs");
+    fs::copy(folder / "pairs", folder / "short");
+    json config = json::parse(read_text(folder / "short" / "config.json"));
+    config["target"]["max_positions"] = 9;
+    write_text(folder / "short" / "config.json", config.dump());
+    no(1, with(with(model, out), {"--lengths", "10:12", "--compare", (folder / "short").string()}),
+       "short has 9 positions, expected the 12 of the random sentences (see --lengths)");
     no(1, with(out, {"--model", (folder / "none").string(), "--data", "d"}), "none");
     no(1, with(out, {"--model", (folder / "pairs").string(), "--data", (folder / "none.tsv").string()}), "none.tsv");
     no(1, with(out, {"--model", (folder / "pairs").string(), "--data", (folder / "few.tsv").string()}),
        "has too few sentences to train, select and report on");
     no(1, with(model, {"--out", (folder / "file").string()}), "file: cannot be written: it is not a folder");
     no(1, with(model, {"--out", (folder / "file" / "deep").string()}), "cannot be written");
+  }
+
+  TEST_CASE("train_transformer --text: an epoch's only batch is hidden by the draws of that epoch") {
+    const temporary_folder folder;
+    const word_list words{"the", "cat", "dog", "see", "."};
+    const hr::random_stream draws(3, 0);
+    std::string text;
+    std::vector<word_list> lines;
+    for (std::uint64_t i = 0, n = 0; i < 24; ++i) {
+      auto& line = lines.emplace_back(word_list{"[CLS]"});
+      for (std::uint64_t length = 3 + draws.below(n++, 6); length > 0; --length)
+        line.push_back(words[draws.below(n++, words.size())]);
+      for (std::size_t w = 1; w < line.size(); ++w) text += line[w] + (w + 1 < line.size() ? " " : "\n");
+      line.push_back("[SEP]");
+    }
+    write_text(folder / "lines.txt", text);
+    write_text(folder / "pieces.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\ncat\ndog\nsee\n.\n");
+    succeed("train_transformer", {"--text",         (folder / "lines.txt").string(),
+                                  "--pieces",       (folder / "pieces.txt").string(),
+                                  "--least",        "1",
+                                  "--held-out",     "0",
+                                  "--width",        "16",
+                                  "--heads",        "4",
+                                  "--updates",      "2",
+                                  "--batch-tokens", "100000",
+                                  "--seed",         "7",
+                                  "--out",          (folder / "out").string()});
+    const json curve = json::parse(read_text(folder / "out" / "training.json"))["curve"];
+    REQUIRE(curve.size() == 2);
+
+    hr::cpu be{{.threads = 1}};
+    const hr::vocabulary pieces = hr::load_vocabulary(folder / "out" / "vocab.txt");
+    hr::corpus sentences;
+    for (const auto& line : lines) sentences.push_back(pieces.encode(line));
+    model_type model(be, hr::load_transformer_config(folder / "out"));
+    hr::initialize(be, model.weights(), 7);
+    model.train();
+    hr::adam<float, hr::cpu> adam(be, hr::parameter_list<float, hr::cpu>(model.weights()));
+    hr::trainer<float, hr::cpu> trainer(model, adam, {});
+    hr::batch_order order(hr::sentence_lengths(sentences), {.tokens = 100000, .seed = 7});
+    const auto numbers = order.next();
+    const auto loss = [&](index_t epoch) {
+      hr::training_batch batch;
+      hr::fill_masked(batch, sentences, numbers,
+                      {.mask_id = pieces.id("[MASK]"),
+                       .vocabulary = pieces.size(),
+                       .lowest = pieces.id("[MASK]") + 1,
+                       .never = {0, 1, 2, 3, 4},
+                       .seed = 7},
+                      epoch);
+      return trainer.evaluate(batch).loss;
+    };
+    CHECK(curve[0]["loss"].get<double>() == doctest::Approx(loss(1)).epsilon(1e-6));
+    CHECK(std::abs(loss(1) - loss(2)) > 1e-3);
   }
 
   TEST_CASE("a masked LM from text: trained, studied, pruned; what train_transformer refuses of it") {
