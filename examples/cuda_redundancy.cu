@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <headred/cuda.hpp>
+#include <headred/distance/jensen_shannon.hpp>
 
 namespace hr = headred;
 
@@ -33,7 +34,7 @@ std::vector<float> sentence(hr::index_t layers, hr::index_t heads, hr::index_t t
 int main() try {
   hr::cuda be;  // the current device, a stream of its own
   const hr::index_t layers = 2, heads = 3;
-  hr::device::redundancy<hr::device::jensen_shannon, hr::cuda> redundancy(be, layers, heads);
+  hr::redundancy<hr::jensen_shannon, hr::cuda> redundancy(be, {layers, heads});
   for (const hr::index_t tokens : {6, 9}) {
     const auto maps = sentence(layers, heads, tokens);
     hr::tensor<float, 4, hr::cuda> attention(be, {layers, heads, tokens, tokens});

@@ -1,13 +1,13 @@
-// How long the device takes for the distances of a sentence's heads, and for attention: best and median of 50 runs,
-// after 5 to warm up.
+// How long the device takes for the distances of a sentence's heads, for attention, and for relevance: best and median
+// of 50 runs between two events on the stream, after 5 to warm up.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include <headred/core/random.hpp>
 #include <headred/cuda.hpp>
+#include <headred/lrp/rule_policies.hpp>
 
 namespace hr = headred;
 
@@ -19,14 +19,22 @@ struct timing {
 };
 template <class F>
 timing time_of(hr::cuda& be, const F& f) {
+  const auto check = [](cudaError_t result, const char* call) { hr::detail::check_cuda(result, call); };
+  cudaEvent_t start{}, stop{};
+  check(cudaEventCreate(&start), "cudaEventCreate");
+  check(cudaEventCreate(&stop), "cudaEventCreate");
   std::vector<double> times;
   for (int i = 0; i < 55; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    check(cudaEventRecord(start, be.stream()), "cudaEventRecord");
     f();
+    check(cudaEventRecord(stop, be.stream()), "cudaEventRecord");
     be.synchronize();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    if (i >= 5) times.push_back(took.count());
+    float took = 0;
+    check(cudaEventElapsedTime(&took, start, stop), "cudaEventElapsedTime");
+    if (i >= 5) times.push_back(static_cast<double>(took));
   }
+  check(cudaEventDestroy(start), "cudaEventDestroy");
+  check(cudaEventDestroy(stop), "cudaEventDestroy");
   std::sort(times.begin(), times.end());
   return {times.front(), times[times.size() / 2]};
 }
@@ -80,12 +88,50 @@ void time_attention(hr::cuda& be) {
   gradients.q = dq.view();
   gradients.k = dk.view();
   gradients.v = dv.view();
+  hr::tensor<float, 2, hr::cuda> context(be, {rows, heads * size});
+  const char* const shape = "32 x 128 tokens, 8 heads of 64, relevance";
+  hr::device::attention_forward(be, batch, in, context.view(), probabilities.data());
+  const hr::device::attention_relevance_in<float> relevance{dq.view(), dk.view(), dv.view()};
+  const auto back = [&](const auto& rule) {
+    return time_of(be, [&] {
+      hr::device::attention_relevance<float>(be, batch, in, probabilities.data(), context.view(), rule, out.view(),
+                                             relevance);
+    });
+  };
+  report("attn", "float", shape, back(hr::attn_rule{}));
+  report("epsilon", "float", shape, back(hr::epsilon_rule{}));
+  report("alpha_beta", "float", shape, back(hr::alpha_beta_rule{}));
   report("attention", "float", "32 x 128 tokens, 8 heads of 64, forward",
          time_of(be, [&] { hr::device::attention_forward(be, batch, in, out.view()); }));
   report("attention", "float", "32 x 128 tokens, 8 heads of 64, both ways", time_of(be, [&] {
            hr::device::attention_forward(be, batch, in, out.view(), probabilities.data());
            hr::device::attention_gradient(be, batch, in, probabilities.data(), {}, out.view(), gradients);
          }));
+}
+
+// A linear layer of 512 inputs and 2048 outputs on 4096 rows: forward, then relevance by sums and by sign.
+void time_linear(hr::cuda& be) {
+  const hr::index_t rows = 4096, in = 512, out = 2048;
+  const hr::random_stream random(3);
+  const auto filled = [&](hr::index_t n, hr::index_t m) {
+    std::vector<float> values(static_cast<std::size_t>(n * m));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(2 * random.uniform(i) - 1);
+    hr::tensor<float, 2, hr::cuda> x(be, {n, m});
+    be.upload(x.data(), values.data(), x.bytes());
+    return x;
+  };
+  auto x = filled(rows, in), w = filled(out, in), y = filled(rows, out), r = filled(rows, out), to = filled(rows, in),
+       biases = filled(1, out);
+  const auto bias = biases.view()[0];
+  report("linear", "float", "4096 x 512 x 2048, forward",
+         time_of(be, [&] { hr::device::linear_forward<float>(be, x.view(), w.view(), bias, y.view()); }));
+  const auto back = [&](const auto& rule) {
+    return time_of(be, [&] {
+      hr::device::linear_relevance<float>(be, x.view(), w.view(), bias, y.view(), rule, r.view(), to.view());
+    });
+  };
+  report("epsilon", "float", "4096 x 512 x 2048, relevance", back(hr::epsilon_rule{}));
+  report("alpha_beta", "float", "4096 x 512 x 2048, relevance", back(hr::alpha_beta_rule{}));
 }
 
 }  // namespace
@@ -100,7 +146,9 @@ int main() try {
   time_pairs<float, hr::device::cosine>(be, "float");
   time_pairs<float, hr::device::pearson>(be, "float");
   time_pairs<double, hr::device::jensen_shannon>(be, "double");
+  time_pairs<float, hr::device::distance_correlation>(be, "float");
   time_attention(be);
+  time_linear(be);
 } catch (const hr::error& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

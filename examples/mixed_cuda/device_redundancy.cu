@@ -2,6 +2,7 @@
 #include "device_redundancy.hpp"
 
 #include <headred/cuda.hpp>
+#include <headred/distance/jensen_shannon.hpp>
 
 namespace hr = headred;
 
@@ -9,7 +10,7 @@ hr::matrix device_redundancy(std::span<const hr::tensor_view<const float, 4>> se
   if (sentences.empty()) throw hr::argument_error("device_redundancy: no sentence");
   hr::cuda be;
   const auto& first = sentences.front();
-  hr::device::redundancy<hr::device::jensen_shannon, hr::cuda> redundancy(be, first.extent(0), first.extent(1));
+  hr::redundancy<hr::jensen_shannon, hr::cuda> redundancy(be, {first.extent(0), first.extent(1)});
   for (const auto& maps : sentences) {
     if (!maps.contiguous()) throw hr::shape_error("device_redundancy: maps are not densely packed");
     hr::tensor<float, 4, hr::cuda> attention(be, maps.shape());

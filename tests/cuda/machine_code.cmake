@@ -20,7 +20,8 @@ else()
 endif()
 set(wrong 0)
 
-# Pair rows, close pairs and sums over all entries are in double on purpose.
+# Pair rows, close pairs, distance correlation and sums over all entries, or over all terms of a ledger, are in double on
+# purpose.
 file(READ "${WORK}/kernels.ptx" ptx)
 string(REGEX REPLACE "[];[\\]" " " ptx "${ptx}")
 string(REPLACE ".entry " ";" parts "${ptx}")
@@ -28,7 +29,7 @@ list(POP_FRONT parts)
 set(in_float 0)
 foreach(part IN LISTS parts)
   string(REGEX MATCH "^[A-Za-z0-9_]+" name "${part}")
-  if(NOT name MATCHES "[a-z]If" OR name MATCHES "pair_rows_kernel|close_pairs_kernel|entry_as_double")
+  if(NOT name MATCHES "[a-z]If" OR name MATCHES "pair_rows_kernel|close_pairs_kernel|entry_as_double|term_as_double|map_distances_kernel|map_spread_kernel")
     continue()
   endif()
   math(EXPR in_float "${in_float} + 1")

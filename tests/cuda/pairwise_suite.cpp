@@ -1,11 +1,13 @@
 // Distances of all pairs of heads on the device, against naive ones in long double.
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 
 #include <headred/device/device_view.hpp>
 #include <headred/device/redundancy.hpp>
 #if defined(HEADRED_CUDA_EMULATE)
+#include <headred/distance/distance_correlation.hpp>
 #include <headred/distance/jensen_shannon.hpp>
 #include <headred/distance/redundancy.hpp>
 #endif
@@ -287,12 +289,104 @@ TEST_SUITE("cuda") {
     for (hr::index_t i = 0; i < 6; ++i)
       for (hr::index_t j = 0; j < 6; ++j) CHECK(std::fabs(near(i, j) - far(i, j)) < 2e-6);
     static_assert(std::is_same_v<device::rule_of<hr::jensen_shannon>, device::jensen_shannon>);
+    const auto mean = [&]<class Backend>(Backend&& be) {
+      hr::redundancy<hr::jensen_shannon, std::remove_cvref_t<Backend>> red(be, {2, 3});
+      red.add(put<float, 4>(be, maps, {2, 3, 5, 5}), {.length = 4, .sum_tolerance = .999});
+      return red.matrix();
+    };
+    CHECK(mean(hr::cpu{}) == near);
+    CHECK(mean(hr::cuda{}) == far);
     hr::cuda be;
-    device::redundancy<hr::jensen_shannon, hr::cuda> red(be, {2, 3});
-    red.add(put<float, 4>(be, maps, {2, 3, 5, 5}), {.length = 4, .sum_tolerance = .999});
-    CHECK(red.matrix() == far);
+    hr::redundancy deduced{be, hr::head_layout{2, 3}, hr::distance_correlation{.unbiased = true}};
+    static_assert(std::is_same_v<decltype(deduced), hr::redundancy<hr::distance_correlation, hr::cuda>>);
+    CHECK_FALSE(deduced.add(put<float, 4>(be, maps, {2, 3, 5, 5}), {.length = 3}));
   }
 #endif
+
+  TEST_CASE_TEMPLATE("distance correlation of all pairs", T, float, double) {
+    hr::cuda be;
+    struct geometry {
+      hr::index_t heads, tokens, keys;
+    };
+    for (const auto& [heads, tokens, keys] : {geometry{5, 1, 3}, {6, 4, 5}, {7, 18, 34}, {3, 16, 2}})
+      for (const bool unbiased : {false, true}) {
+        if (unbiased && tokens < 4) continue;
+        auto maps = mixed_maps<T>(heads, tokens, keys, static_cast<std::uint64_t>(700 + tokens));
+        const auto size = static_cast<std::size_t>(tokens * keys);
+        std::copy_n(maps.begin(), size, maps.begin() + static_cast<hr::index_t>(size));  // a twin
+        for (std::size_t k = 0; k < size; ++k) maps[2 * size + k] = maps[2 * size + k % static_cast<std::size_t>(keys)];
+        const auto found = in_every_order([&] {
+          const auto x = put<T, 4>(be, maps, {1, heads, tokens, keys});
+          return hr::pairwise(be, x.view(), device::distance_correlation{unbiased});
+        });
+        const auto n = static_cast<std::size_t>(tokens);
+        std::vector<std::vector<long double>> centred;
+        for (std::size_t h = 0; h < static_cast<std::size_t>(heads); ++h) {
+          std::vector<std::vector<long double>> rows;
+          for (std::size_t t = 0; t < n; ++t) {
+            std::vector<long double> row(
+                maps.begin() + static_cast<hr::index_t>(h * size + t * static_cast<std::size_t>(keys)),
+                maps.begin() + static_cast<hr::index_t>(h * size + (t + 1) * static_cast<std::size_t>(keys)));
+            long double sum = 0;
+            for (const auto v : row) sum += v;
+            for (auto& v : row) v /= sum == 0 ? 1 : sum;
+            rows.push_back(row);
+          }
+          std::vector<long double> a(n * n), mean(n);
+          long double all = 0;
+          for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t j = 0; j < n; ++j) {
+              long double squares = 0;
+              for (std::size_t k = 0; k < rows[i].size(); ++k)
+                squares += (rows[i][k] - rows[j][k]) * (rows[i][k] - rows[j][k]);
+              a[i * n + j] = std::sqrt(squares);
+              mean[i] += a[i * n + j];
+              all += a[i * n + j];
+            }
+          const auto count = static_cast<long double>(n);
+          for (auto& m : mean) m /= unbiased ? count - 2 : count;
+          all /= unbiased ? (count - 1) * (count - 2) : count * count;
+          long double squares = 0, before = 0;
+          for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t j = 0; j < n; ++j) {
+              before += a[i * n + j] * a[i * n + j];
+              a[i * n + j] = unbiased && i == j ? 0 : a[i * n + j] - mean[i] - mean[j] + all;
+              squares += a[i * n + j] * a[i * n + j];
+            }
+          const bool none = std::sqrt(squares) <= 16 * static_cast<long double>(std::numeric_limits<T>::epsilon()) *
+                                                      std::sqrt(count * before);
+          for (auto& v : a) v = none ? 0 : v / std::sqrt(squares);
+          centred.push_back(a);
+        }
+        double worst = 0;
+        for (hr::index_t i = 0; i < heads; ++i)
+          for (hr::index_t j = 0; j < heads; ++j) {
+            const auto &a = centred[static_cast<std::size_t>(i)], &b = centred[static_cast<std::size_t>(j)];
+            long double product = 0, own = 0, other = 0;
+            for (std::size_t k = 0; k < a.size(); ++k) {
+              product += a[k] * b[k];
+              own += a[k] * a[k];
+              other += b[k] * b[k];
+            }
+            product = product < 0 ? 0 : product > 1 ? 1 : product;
+            long double expected = unbiased ? 1 - product : 1 - std::sqrt(product);
+            if (own == 0 || other == 0) expected = own == other ? 0 : 1;
+            worst = std::max(worst, std::fabs(found(i, j) - static_cast<double>(expected)));
+            REQUIRE(found(i, j) == found(j, i));
+            REQUIRE((i != j || found(i, j) == 0));
+          }
+        CHECK(found(0, 1) == 0);
+        CHECK(worst < 2e-13);
+      }
+    const auto x = put<T, 4>(be, std::vector<T>(12, T(.5)), {1, 2, 3, 2});
+    CHECK_THROWS_WITH_AS(hr::pairwise(be, x.view(), device::distance_correlation{true}),
+                         "distance_correlation: attention is (1,2,3,2), expected at least 4 valid tokens",
+                         hr::shape_error);
+    auto broken = std::vector<T>(12, T(.5));
+    broken[9] = T(.7);
+    const auto y = put<T, 4>(be, broken, {1, 2, 3, 2});
+    CHECK_THROWS_AS(hr::pairwise(be, y.view(), device::distance_correlation{}), hr::data_error);
+  }
 
   TEST_CASE("memory of other libraries is viewed where it lies") {
     hr::cuda be;
@@ -337,6 +431,23 @@ TEST_SUITE("cuda") {
         worst = std::max(worst, std::fabs(sum / 3 - mean(i, j)));
       }
     CHECK(worst < 1e-15);
+    CHECK(forth.last() == hr::pairwise(be, sentences[2].view(), device::bhattacharyya{}));
+    device::redundancy<device::bhattacharyya, hr::cuda> first(be, 2, 3), rest(be, 2, 3), other(be, 3, 2);
+    first.add(sentences[0]);
+    rest.add(sentences[1]);
+    rest.add(sentences[2]);
+    rest.merge(first);
+    CHECK((rest.matrix() == mean && rest.sentences() == 3));
+    CHECK_THROWS_WITH_AS(rest.merge(other), "redundancy: merge of accumulators with different layouts",
+                         hr::argument_error);
+    device::redundancy<device::cosine, hr::cuda> batch(be, 1, 2), single(be, 1, 2);
+    auto two = put<float, 5>(be, mixed_maps<float>(4, 3, 3, 77), {2, 1, 2, 3, 3});
+    const hr::index_t valid[] = {3, 0};
+    CHECK(batch.add_batch(two.view(), valid, {.sum_tolerance = .999}) == 1);
+    single.add(two.view()[0], {.sum_tolerance = .999});
+    CHECK((batch.matrix() == single.matrix() && batch.skipped() == 1));
+    CHECK_THROWS_WITH_AS(batch.add_batch(two.view(), std::span(valid, 1)),
+                         "redundancy: 1 lengths for a batch (2,1,2,3,3)", hr::shape_error);
     CHECK_THROWS_WITH_AS(forth.add(sentences[0].view().narrow(1, 0, 2)),
                          "redundancy: attention is (2,2,3,3), expected 2 layers of 3 heads", hr::shape_error);
     CHECK_THROWS_WITH_AS(

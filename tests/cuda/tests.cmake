@@ -4,7 +4,7 @@ if(HEADRED_SANITIZE OR NOT UNIX OR (HEADRED_TEST_FOLDERS AND NOT "cuda" IN_LIST 
   return()
 endif()
 set(_cuda "${CMAKE_CURRENT_SOURCE_DIR}/cuda")
-set(_cuda_suite attention_suite backend_suite kernels_suite pairwise_suite)
+set(_cuda_suite attention_suite backend_suite kernels_suite model_ops_suite pairwise_suite relevance_suite)
 
 # A test that says why it cannot run.
 function(headred_cuda_skipped name why)

@@ -107,11 +107,7 @@ struct clear_between {
   tensor_view<T, 2, device_space> m;
   HEADRED_FUNCTION void operator()(index_t at) const {
     const index_t row = at / m.extent(1), column = at % m.extent(1);
-    if (table.count > 0) {
-      const attention_sentence& s = table.find(&attention_sentence::query_begin, row);
-      if (row >= s.query_begin && row < s.query_begin + s.queries) return;
-    }
-    m(row, column) = T(0);
+    if (!table.covers(row)) m(row, column) = T(0);
   }
 };
 

@@ -37,6 +37,12 @@ struct attention_table {
     }
     return sentences[low];
   }
+  /// Whether a row is the query of a sentence.
+  HEADRED_FUNCTION bool covers(index_t row) const {
+    if (count == 0) return false;
+    const attention_sentence& s = find(&attention_sentence::query_begin, row);
+    return row >= s.query_begin && row < s.query_begin + s.queries;
+  }
 };
 
 }  // namespace detail
@@ -111,8 +117,9 @@ class attention_batch {
   index_t greatest_keys() const noexcept { return greatest_keys_; }
   /// Whether no two sentences share keys: their gradients may then be added to at once.
   bool keys_apart() const noexcept { return keys_apart_; }
-  /// For the kernels.
+  /// For the kernels, and the same sentences on the host.
   const detail::attention_table& table() const noexcept { return table_; }
+  const std::vector<detail::attention_sentence>& sentences_on_host() const noexcept { return host_; }
 
  private:
   static void require(const char* name, index_t number, index_t begin, index_t length) {

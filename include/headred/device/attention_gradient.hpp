@@ -116,6 +116,18 @@ struct attention_sum_kernel : attention_tile<T> {
   }
 };
 
+/// The shapes are those of `in`; an empty `to` is not wanted.
+template <class T, class Backend>
+void issue_attention_sum(Backend& be, const attention_table& table, const attention_operands<T>& in, bool of_queries,
+                         const T* weights, T factor, const tensor_view<const T, 1, device_space>& gates,
+                         const tensor_view<const T, 2, device_space>& x, const tensor_view<T, 2, device_space>& to) {
+  using kernel = attention_sum_kernel<T>;
+  if (to.data() == nullptr) return;
+  be.launch((of_queries ? table.query_tiles * in.heads : table.key_tiles * in.kv_heads) *
+                attention_part::chunks(in.head_size, kernel::columns),
+            kernel{{}, table, of_queries, in.heads, in.kv_heads, in.head_size, weights, factor, gates, x, to});
+}
+
 /// to += factor dscores over the sentences, and over the heads where `to` has one for all, in order.
 template <class T>
 struct add_scores {
@@ -185,19 +197,10 @@ void attention_gradient(Backend& be, const attention_batch<Backend>& batch, cons
   const auto& table = batch.table();
   be.launch(table.query_tiles * in.heads,
             detail::attention_scores_kernel<T>{{}, table, in, probabilities, dout, gradients.probabilities, dscores});
-  const auto add_sums = [&](bool of_queries, const T* weights, T factor,
-                            const tensor_view<const T, 1, device_space>& factors,
-                            const tensor_view<const T, 2, device_space>& x, const tensor_view<T, 2, device_space>& to) {
-    using kernel = detail::attention_sum_kernel<T>;
-    if (to.data() == nullptr) return;
-    be.launch((of_queries ? table.query_tiles * in.heads : table.key_tiles * in.kv_heads) *
-                  detail::attention_part::chunks(in.head_size, kernel::columns),
-              kernel{{}, table, of_queries, in.heads, in.kv_heads, in.head_size, weights, factor, factors, x, to});
-  };
   const T scale = detail::attention_scale(in);
-  add_sums(true, dscores, scale, {}, in.k, gradients.q);
-  add_sums(false, dscores, scale, {}, in.q, gradients.k);
-  add_sums(false, probabilities, T(1), in.gates, dout, gradients.v);
+  detail::issue_attention_sum<T>(be, table, in, true, dscores, scale, {}, in.k, gradients.q);
+  detail::issue_attention_sum<T>(be, table, in, false, dscores, scale, {}, in.q, gradients.k);
+  detail::issue_attention_sum<T>(be, table, in, false, probabilities, T(1), in.gates, dout, gradients.v);
   const auto add_positions = [&](T factor, const tensor_view<T, 3, device_space>& to) {
     if (to.data() == nullptr) return;
     if ((to.extent(1) > 1 && to.stride(1) == 0) || (to.extent(2) > 1 && to.stride(2) == 0))

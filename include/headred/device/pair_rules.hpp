@@ -184,8 +184,8 @@ constexpr auto rule_named_like() {
   } else {
     static_assert(
         name == pearson::name,
-        "on a device there are jensen_shannon, bhattacharyya, cosine and pearson: other distances take a host "
-        "backend and host memory");
+        "on a device there are jensen_shannon, bhattacharyya, cosine, pearson and distance_correlation: other "
+        "distances take a host backend and host memory");
     return pearson{};
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <headred/backend/tensor.hpp>
@@ -9,7 +10,7 @@
 #include <headred/core/matrix.hpp>
 #include <headred/core/number_text.hpp>
 #include <headred/device/close_pairs.hpp>
-#include <headred/device/first_index.hpp>
+#include <headred/device/correlation_pairs.hpp>
 #include <headred/device/pair_tiles.hpp>
 
 namespace headred::device {
@@ -48,29 +49,17 @@ auto valid_maps(Attention&& attention, const sentence_options& options) {
   return tensor_view<const value, 4, device_space>(whole).narrow(2, 0, queries).narrow(3, 0, keys);
 }
 
-/// Pieces of one allocation, each aligned to 256 bytes.
-class carved_memory {
- public:
-  explicit carved_memory(void* from) : at_(static_cast<std::byte*>(from)) {}
-  template <class T>
-  T* take(index_t count) {
-    T* const p = reinterpret_cast<T*>(at_);
-    at_ += bytes<T>(count);
-    return p;
-  }
-  template <class T>
-  static std::size_t bytes(index_t count) {
-    return (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
-  }
+template <class Distance>
+inline constexpr bool is_correlation = std::string_view(Distance::name) == distance_correlation::name;
 
- private:
-  std::byte* at_;
-};
-
-struct is_broken_row {
-  const int* kind;
-  HEADRED_FUNCTION bool operator()(index_t r) const { return kind[r] == broken_row; }
-};
+/// Sentences of fewer tokens have no such distance.
+template <class Distance>
+index_t least_tokens(const Distance& distance) {
+  if constexpr (requires { distance.least_tokens(); })
+    return distance.least_tokens();
+  else
+    return 1;
+}
 
 /// out(i,j) = out(j,i): the groups' sums, divided by the number of tokens.
 struct mean_distance {
@@ -94,56 +83,44 @@ struct mean_distance {
 /// to 1 (deviations up to `sum_tolerance` are renormalised), padding cut off by narrow(); out: (LH,LH), heads in the
 /// order layer * H + head, in [0,1], diagonal exactly 0, symmetric bits. Degenerate rows as on the CPU: two zero rows
 /// are at 0, one at 1; a constant row is at 1/2 from another (pearson). Groups of tokens in which a pair comes out
-/// close are recomputed in double. Throws data_error naming layer, head and row; shape_error; argument_error for a
-/// tolerance out of range. Cost: (LH)^2/2 T S terms; of the workspace up to 512 (LH)^2 bytes, 128 (LH)^2 beyond 512
-/// heads.
+/// close are recomputed in double; distance correlation is computed in double as a whole, with T^2 (LH) doubles of the
+/// workspace. Throws data_error naming layer, head and row; shape_error; argument_error for a tolerance out of range.
+/// Cost: (LH)^2/2 T S terms; of the workspace up to 512 (LH)^2 bytes, 128 (LH)^2 beyond 512 heads.
 template <class Distance, class T, device_backend Backend>
-void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, const Distance&,
+void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, const Distance& distance,
               tensor_view<double, 2, device_space> out, double sum_tolerance = 1e-2) {
-  using Rule = rule_of<Distance>;
+  constexpr bool correlation = detail::is_correlation<Distance>;
   const index_t heads = attention.extent(0) * attention.extent(1), tokens = attention.extent(2);
-  const auto fail = [](const std::string& what) { throw shape_error(std::string(Rule::name) + ": " + what); };
-  if (attention.size() <= 0)
-    fail("attention is " + shape_text(attention.shape()) + ", expected at least 1 valid token");
+  const index_t least = detail::least_tokens(distance);
+  const auto fail = [](const std::string& what) { throw shape_error(std::string(Distance::name) + ": " + what); };
+  if (attention.size() <= 0 || tokens < least)
+    fail("attention is " + shape_text(attention.shape()) + ", expected at least " + std::to_string(least) +
+         " valid token" + (least > 1 ? "s" : ""));
   if (out.extent(0) != heads || out.extent(1) != heads)
     fail("out is " + shape_text(out.shape()) + ", expected " + shape_text(shape_t<2>{heads, heads}));
-  const index_t rows = heads * tokens, groups = detail::token_groups(heads, tokens);
+  const index_t rows = heads * tokens;
   if (heads > (index_t{1} << 20) || rows > (index_t{1} << 31) - 1 || attention.extent(3) > (index_t{1} << 31) - 64)
     fail("attention is " + shape_text(attention.shape()) + ", expected at most 2^20 heads, 2^31 rows and keys");
 
   if (!(sum_tolerance >= 0 && sum_tolerance < 1))
     throw argument_error("attention: sum_tolerance is " + number_text(sum_tolerance) + ", expected a number in [0,1)");
 
-  using carved = detail::carved_memory;
-  carved memory(be.workspace(3 * carved::bytes<double>(rows) + 3 * carved::bytes<T>(rows) + carved::bytes<int>(rows) +
-                             carved::bytes<long long>(groups * heads * heads) + carved::bytes<index_t>(1)));
-  detail::pair_memory<T> m{};
-  m.sum = memory.take<double>(rows);
-  m.shift = memory.take<double>(rows);
-  m.scale = memory.take<double>(rows);
-  m.first = memory.take<T>(rows);
-  m.rest = memory.take<T>(rows);
-  m.unit = memory.take<T>(rows);
-  m.kind = memory.take<int>(rows);
-  m.partial = memory.take<long long>(groups * heads * heads);
-  m.groups = groups;
-  index_t* const worst = memory.take<index_t>(1);
-
-  be.launch(rows, detail::pair_rows_kernel<T, Rule>{attention, m, sum_tolerance});
-  const index_t broken = detail::first_index(be, rows, detail::is_broken_row{m.kind}, worst);
-  if (broken < rows) {
-    double sum = 0;
-    be.download(&sum, m.sum + broken, sizeof sum);
-    const index_t head = broken / tokens;
-    throw data_error(
-        "attention: the row has an entry that is no number >= 0, or sums to " + std::to_string(sum) + ", expected 1",
-        {head / attention.extent(1), head % attention.extent(1), broken % tokens});
+  if constexpr (correlation) {
+    detail::correlation_pairs(be, attention, distance.unbiased, out, sum_tolerance);
+  } else {
+    using Rule = rule_of<Distance>;
+    using carved = detail::carved_memory;
+    const index_t groups = detail::token_groups(heads, tokens);
+    carved memory(be.workspace(detail::row_bytes<T>(rows) + carved::bytes<long long>(groups * heads * heads)));
+    auto m = detail::checked_rows<Rule>(be, attention, sum_tolerance, memory);
+    m.partial = memory.take<long long>(groups * heads * heads);
+    m.groups = groups;
+    using tiles = detail::pair_tiles_kernel<T, Rule>;
+    using close = detail::close_pairs_kernel<T, Rule>;
+    be.launch(tiles::blocks(heads, groups), tiles{attention, m});
+    be.launch(close::blocks(heads, groups), close{attention, m});
+    be.for_each(heads * heads, detail::mean_distance{m.partial, groups, heads, static_cast<double>(tokens), out});
   }
-  using tiles = detail::pair_tiles_kernel<T, Rule>;
-  using close = detail::close_pairs_kernel<T, Rule>;
-  be.launch(tiles::blocks(heads, groups), tiles{attention, m});
-  be.launch(close::blocks(heads, groups), close{attention, m});
-  be.for_each(heads * heads, detail::mean_distance{m.partial, groups, heads, static_cast<double>(tokens), out});
 }
 
 }  // namespace headred::device
@@ -151,8 +128,8 @@ void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, cons
 namespace headred {
 
 /// `pairwise` for a device's backend: attention (L,H,T,S) in its memory, the result (LH,LH) on the host. `distance` is
-/// jensen_shannon, bhattacharyya, cosine or pearson, as on the CPU, computed in the elements' type. The rest as in
-/// device::pairwise.
+/// jensen_shannon, bhattacharyya, cosine or pearson, as on the CPU, computed in the elements' type, or
+/// distance_correlation. The rest as in device::pairwise.
 template <device_backend Backend, device::maps_on_device Attention, class Distance>
 matrix pairwise(Backend& be, Attention&& attention, const Distance& distance,
                 const device::sentence_options& options = {}) {

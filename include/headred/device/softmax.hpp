@@ -28,6 +28,11 @@ struct row_kernel {
     for (index_t k = block.thread(); k < cols; k += threads) value = combine(value, f(k));
     return headred::detail::block_fold<threads>(block, memory.part, value, combine);
   }
+  /// The sum of a value of each thread, the same in every thread.
+  template <class Block>
+  HEADRED_FUNCTION static T total(Block& block, shared<Block>& memory, T value) {
+    return headred::detail::block_fold<threads>(block, memory.part, value, headred::detail::add{});
+  }
 };
 
 template <class T>

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <headred/device/any_redundancy.hpp>
 #include <headred/distance/fixed_sum.hpp>
 #include <headred/distance/pairwise.hpp>
 
@@ -23,8 +24,8 @@ using progress_callback = std::function<bool(index_t done)>;
 /// One thread at a time may use an accumulator; several accumulators may share a backend.
 /// A call that throws leaves the accumulator as it was, but for `last` (add_batch: with the sentences before the failing one).
 /// Bian et al. (NAACL 2021), section 3.
-template <distance_policy Distance, host_backend Backend, class Sum = fixed_sum>
-class redundancy {
+template <distance_policy Distance, host_backend Backend, class Sum>
+class redundancy<Distance, Backend, Sum> {
  public:
   /// An accumulator that has seen nothing. Throws argument_error for a layout without heads.
   redundancy(Backend& be, head_layout layout, Distance distance = {})
@@ -186,5 +187,8 @@ class redundancy {
   typename detail::workspace_of<Distance, double>::type double_;
   headred::matrix sentence_;
 };
+
+template <distance_policy Distance, host_backend Backend>
+redundancy(Backend&, head_layout, Distance) -> redundancy<Distance, Backend>;
 
 }  // namespace headred

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include <headred/core/gelu_form.hpp>
 #include <headred/nn/op/bounded.hpp>
 #include <headred/nn/op/checked_matrix.hpp>
 #include <headred/nn/op/row_loops.hpp>
@@ -10,13 +11,6 @@
 #include <headred/numeric/exponential.hpp>
 
 namespace headred {
-
-/// The two functions that go by this name.
-enum class gelu_form {
-  erf,   ///< x (1 + erf(x / sqrt 2)) / 2, Hugging Face's "gelu"
-  tanh,  ///< x (1 + tanh(sqrt(2/pi) (x + .044715 x^3))) / 2, Hugging Face's "gelu_new" and "gelu_pytorch_tanh"
-};
-
 namespace detail {
 
 // From 40 on both forms are x or 0 in double too: what is infinite beyond need not be computed.
