@@ -3,6 +3,9 @@
 #include <headred/backend/cpu.hpp>
 #include <headred/importance/confidence.hpp>
 #include <headred/importance/roles/positional_heads.hpp>
+#include <headred/importance/roles/rare_tokens.hpp>
+#include <headred/importance/roles/syntactic_heads.hpp>
+#include <headred/importance/roles/target_heads.hpp>
 #include <headred/nn/initialize.hpp>
 #include <headred/nn/start_relevance.hpp>
 #include <headred/nn/uniform_config.hpp>
@@ -141,18 +144,75 @@ void add_taylor() {
   });
 }
 
-/// What reads maps: bytes of them a second, and their share of what a copy reads and writes.
+constexpr index_t sentences = 32, map_heads = 144, map_tokens = 128;
+
+/// 302 MB: more than the caches hold.
+const maps<float>& many_maps() {
+  static const maps<float> all(sentences * map_heads, map_tokens);
+  return all;
+}
+hr::tensor_view<const float, 4> sentence(index_t s) {
+  return {many_maps().row(s * map_heads, 0), {1, map_heads, map_tokens, map_tokens}};
+}
+
+/// What reads maps, sentence by sentence: bytes of their valid entries a second, and what share of the bytes that a copy
+/// on as many cores reads and writes. A pass that reads alone can come to half of them.
 template <class F>
-void add_reader(const std::string& name, int workers, const F& make) {
-  add(name + "/f32/144x256x256", [=](benchmark::State& state) {
-    constexpr index_t tokens = 256;
-    const maps<float> attention(144, tokens);
-    hr::cpu be{{.threads = workers}};
-    auto reader = make(be);
-    for (auto _ : state) reader.add(attention.view());
-    const double bytes = static_cast<double>(state.iterations()) * 144 * tokens * tokens * 4;
+void add_reader(const std::string& name, index_t valid, const F& make) {
+  add(name + "/f32/32x144x" + std::to_string(valid) + "of128", [=](benchmark::State& state) {
+    hr::cpu be{{.threads = threads}};
+    auto add_one = make(be, valid);
+    many_maps();
+    for (auto _ : state)
+      for (index_t s = 0; s < sentences; ++s) add_one(sentence(s), hr::sentence_options{.length = valid});
+    const double bytes = static_cast<double>(state.iterations() * sentences * map_heads * valid * valid) * 4;
     state.counters["GB/s"] = benchmark::Counter(bytes / 1e9, benchmark::Counter::kIsRate);
-    state.counters["share_of_copy"] = benchmark::Counter(bytes / copy_limit(), benchmark::Counter::kIsRate);
+    state.counters["share_of_copy"] = benchmark::Counter(bytes / (copy_limit() * threads), benchmark::Counter::kIsRate);
+  });
+}
+
+void add_readers(index_t valid) {
+  const hr::head_layout layout(1, map_heads);
+  add_reader("sum", valid, [](hr::cpu& be, index_t) {
+    return [&be](const auto& maps, const hr::sentence_options& o) {
+      hr::task_runner<hr::cpu>(be).run(map_heads, [&](index_t h, int) {
+        hr::detail::pack<float, hr::native_lanes<float>> sum[4] = {};
+        for (index_t t = 0; t < o.length; ++t)
+          for (index_t s = 0; s + hr::native_lanes<float> <= o.length; s += hr::native_lanes<float>)
+            sum[(s / hr::native_lanes<float>) % 4] +=
+                hr::detail::load<hr::detail::pack<float, hr::native_lanes<float>>>(&maps(0, h, t, s));
+        benchmark::DoNotOptimize(sum);
+      });
+    };
+  });
+  add_reader("confidence", valid, [=](hr::cpu& be, index_t) {
+    return [sure = hr::confidence<hr::cpu>(be, layout)](const auto& maps, const auto& o) mutable { sure.add(maps, o); };
+  });
+  add_reader("positional_heads", valid, [=](hr::cpu& be, index_t) {
+    return [&be, heads = hr::positional_heads(layout)](const auto& maps, const auto& o) mutable {
+      heads.add(be, maps, o);
+    };
+  });
+  add_reader("rare_words", valid, [=](hr::cpu& be, index_t n) {
+    std::vector<index_t> ranks;
+    for (index_t t = 0; t < n; ++t) ranks.push_back(t * 7919 % 3000);
+    hr::key_targets targets;
+    hr::rare_token_targets(ranks, n, targets);
+    return [&be, targets, heads = hr::target_heads(layout, "rare", {.end = hr::end_token::excluded})](
+               const auto& maps, const auto& o) mutable { heads.add(be, maps, targets, o); };
+  });
+  add_reader("syntactic_heads", valid, [=](hr::cpu& be, index_t n) {
+    std::vector<index_t> heads, word;
+    std::vector<std::string> relations;
+    for (index_t t = 0; t < n; ++t) word.push_back(t - t / 8);  // every eighth word has two pieces
+    const char* const names[] = {"nsubj", "obj", "amod", "advmod", "det"};
+    for (index_t w = 0; w <= word.back(); ++w) {
+      heads.push_back(w == 0 ? -1 : w * 5 % w);
+      relations.emplace_back(names[w % 5]);
+    }
+    return [&be, heads, word, relations, all = hr::syntactic_heads(layout)](const auto& maps, const auto& o) mutable {
+      all.add(be, maps, hr::word_tree{heads, relations, word}, o);
+    };
   });
 }
 
@@ -183,8 +243,7 @@ int main(int argc, char** argv) {
   add_sweep("attn", rule::attn());
   add_sweep("attn/absorbed", absorbed(rule::attn()));
   add_taylor();
-  add_reader("confidence", threads, [](hr::cpu& be) { return hr::confidence<hr::cpu>(be, hr::head_layout(1, 144)); });
-  add_reader("positional_heads", 1, [](hr::cpu&) { return hr::positional_heads(hr::head_layout(1, 144)); });
+  for (const index_t valid : {map_tokens, index_t{100}}) add_readers(valid);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

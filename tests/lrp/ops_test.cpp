@@ -183,6 +183,9 @@ TEST_SUITE("lrp") {
           scale = random(n, 6);
           shift = random(n, 7);
           r = random(n, 8);
+          // outputs of one sign, of almost one, of a scale of 0, and without relevance
+          for (std::size_t o = 0; o < n; o += 4) scale[o] *= o % 8 == 0 ? .01 : .3;
+          if (n > 3) scale[3] = r[1] = 0;
           in.assign(n, 0);
           const auto t = run(x, scale, shift, rule, r, in);
           const auto norm = [&](const oracle::reals& at) {

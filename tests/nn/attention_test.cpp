@@ -663,7 +663,6 @@ TEST_SUITE("nn") {
     mask.train(be);
     bias.train(be);
     hr::tape<double, hr::cpu> t(be);
-    hr::attention_workspace<double> workspace;
     const index_t row = p.width + 2 * p.kv_width;
     std::size_t bytes = 0;
     for (int pass = 0; pass < 2; ++pass) {
@@ -687,7 +686,6 @@ TEST_SUITE("nn") {
         call.mask = &mask;
         call.bias = &bias;
         call.keep_probability_gradients = true;
-        call.workspace = &workspace;
         out = hr::attention(t, call, &record);
       }
       CHECK(out == record.out);
@@ -719,9 +717,9 @@ TEST_SUITE("nn") {
       CHECK(bias.gradient(1, 2, 1) == doctest::Approx((pass + 1) * p.dbias[count((9 + 2) * 9 + 1)]).epsilon(1e-14));
       CHECK_THROWS_WITH_AS(record.probabilities(4), "attention_record: probabilities of sentence 4 of 4",
                            hr::argument_error);
-      if (pass == 0) bytes = t.bytes() + workspace.bytes();
+      if (pass == 0) bytes = t.bytes();
     }
-    CHECK(t.bytes() + workspace.bytes() == bytes);
+    CHECK(t.bytes() == bytes);
 
     hr::tape<double, hr::cpu> light(be, hr::tape_mode::inference);
     hr::attention_call<double, hr::cpu> call{
@@ -729,8 +727,6 @@ TEST_SUITE("nn") {
     call.q = light.add(p.query_rows, p.width);
     call.k = light.add(p.key_rows, p.kv_width);
     call.v = light.add(p.key_rows, p.kv_width);
-    CHECK_THROWS_WITH_AS(hr::attention(light, call), "attention: there is no workspace", hr::argument_error);
-    call.workspace = &workspace;
     std::copy_n(p.q.data(), p.query_rows * p.width, light.value(call.q.source).data());
     std::copy_n(p.k.data(), p.key_rows * p.kv_width, light.value(call.k.source).data());
     std::copy_n(p.v.data(), p.key_rows * p.kv_width, light.value(call.v.source).data());

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "environment.hpp"
 #include "nn/decoding_support.hpp"
@@ -162,6 +163,32 @@ TEST_SUITE("nn") {
     REQUIRE(!all[0].empty());
     CHECK(std::memcmp(all[0].data(), all[1].data(), all[0].size() * sizeof(float)) == 0);
     CHECK(std::memcmp(all[0].data(), all[2].data(), all[0].size() * sizeof(float)) == 0);
+  }
+
+  TEST_CASE("incremental_decoder: several of one model at once, on backends of their own and on the model's") {
+    hr::cpu shared{{.threads = 2}};
+    auto model = random_model<float>(shared, uneven(), 5);
+    const auto logits_of = [&](hr::cpu& be, std::uint64_t seed) {
+      decoder_type<float> decoder(model, {}, be);
+      std::vector<float> values;
+      drive(decoder, 3 + static_cast<index_t>(seed), 2, 6, seed, [&](auto logits, const auto&, const auto&) {
+        values.insert(values.end(), logits.data(), logits.data() + logits.size());
+      });
+      return values;
+    };
+    std::vector<std::vector<float>> expected, found(6);
+    for (std::uint64_t r = 0; r < found.size(); ++r) expected.push_back(logits_of(shared, r));
+    std::vector<std::thread> threads;
+    for (std::uint64_t r = 0; r < found.size(); ++r)
+      threads.emplace_back([&, r] {
+        hr::cpu own{{.threads = 1}};
+        found[r] = logits_of(r % 3 == 0 ? shared : own, r);
+      });
+    for (std::thread& t : threads) t.join();
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      REQUIRE(found[r].size() == expected[r].size());
+      CHECK(std::memcmp(found[r].data(), expected[r].data(), found[r].size() * sizeof(float)) == 0);
+    }
   }
 
   TEST_CASE("incremental_decoder: what it refuses, and goes on from") {

@@ -1,5 +1,6 @@
 // Whole models: every parameter and gate against 4-point differences, and the same bits for any number of threads.
 #include <map>
+#include <thread>
 
 #include "nn/training_support.hpp"
 
@@ -189,6 +190,44 @@ TEST_SUITE("nn") {
         if (threads == 1) first = found;
         CHECK(same_bits(first, found));
       }
+    }
+  }
+
+  TEST_CASE("transformer: one model, read by many threads at once") {
+    for (const sample& s : samples()) {
+      CAPTURE(s.name);
+      hr::cpu shared{{.threads = 2}};
+      auto model = seeded_model<double>(shared, s.config, 3);
+      hr::model_gates<double, hr::cpu> gates(shared, s.config);
+      const some_masks masks(s.config);
+      // Each reader has a batch of its own size: scratch memory that two of them used would not fit.
+      const auto pass = [&](hr::cpu& be, std::size_t reader) {
+        hr::training_batch batch = batch_for(s.config);
+        for (std::size_t i = 0; i < reader; ++i) {
+          const std::vector<hr::token_id> more(i + 2, static_cast<hr::token_id>(4 + i % 2));
+          for (hr::token_batch* const b : {&batch.source, &batch.target}) {
+            b->add(more);
+            if (!b->types.empty()) b->types.resize(b->ids.size(), 1);
+          }
+        }
+        hr::forward_options<double, hr::cpu> o;
+        o.gates = &gates;
+        if (s.masks) o.masks = &masks.views;
+        hr::tape<double, hr::cpu> t(be, reader % 2 == 0 ? hr::tape_mode::inference : hr::tape_mode::recording);
+        const auto states = t.input(model.hidden(t, batch.source, batch.target, o));
+        return std::vector<double>(states.data(), states.data() + states.size());
+      };
+      constexpr std::size_t readers = 6;
+      std::vector<std::vector<double>> expected, found(readers);
+      for (std::size_t r = 0; r < readers; ++r) expected.push_back(pass(shared, r));
+      std::vector<std::thread> threads;
+      for (std::size_t r = 0; r < readers; ++r)
+        threads.emplace_back([&, r] {
+          hr::cpu own{{.threads = 1}};
+          for (int again = 0; again < 20; ++again) found[r] = pass(r % 3 == 0 ? shared : own, r);
+        });
+      for (std::thread& t : threads) t.join();
+      for (std::size_t r = 0; r < readers; ++r) CHECK(same_bits(expected[r], found[r]));
     }
   }
 }

@@ -16,8 +16,8 @@ namespace headred::detail {
 /// Runs f(task, worker) for every task in [0,n): tasks are handed out one by one, so who runs a task is not fixed;
 /// callers make tasks independent and combine their results in task order. If tasks throw, the exception of the lowest
 /// task that threw is rethrown after all workers have stopped; tasks above it may not have run.
-/// A call from within a task, and a call while another thread is running one, is carried out by the calling thread
-/// alone, as worker 0 of its own scratch: see `run`.
+/// A call from within a task is carried out by the calling thread alone, under its worker's number; a call while another
+/// thread is running one waits for its turn.
 class thread_pool {
  public:
   explicit thread_pool(int workers) : workers_(workers < 1 ? 1 : workers) {

@@ -17,6 +17,7 @@
 #include <headred/distance/sentence_maps.hpp>
 #include <headred/importance/end_token.hpp>
 #include <headred/importance/head_scores.hpp>
+#include <headred/importance/head_tasks.hpp>
 #include <headred/importance/row_peak.hpp>
 
 namespace headred {
@@ -157,17 +158,22 @@ class confidence {
     task_runner<Backend> tasks(*backend_);
     auto& rows = rows_of<Real>();
     rows.resize(static_cast<std::size_t>(tasks.workers()));
-    tasks.run(maps_.heads(), [&](index_t h, int worker) {
+    detail::run_heads(tasks, maps_, [&](index_t h, int worker) {
       auto& row = rows[static_cast<std::size_t>(worker)];
       if (row.size() < static_cast<std::size_t>(maps_.keys())) row.resize(static_cast<std::size_t>(maps_.keys()));
       fixed_sum sum;
+      detail::row_peaks<Real> peaks;
+      detail::row_prefetch ahead(queries,
+                                 h + 1 < maps_.heads() ? maps_.template row_in<Real>(h + 1, 0, row.data()) : nullptr);
       for (index_t t = 0; t < queries; ++t) {
         const Real* const x = maps_.template row_in<Real>(h, t, row.data());
-        auto peak = detail::peak_of(x, maps_.keys(), candidates);
+        ahead.ask(x, maps_.keys());
+        auto peak = peaks.template of<false>(x, maps_.keys(), candidates);
         // The slow way tells a row of zeros from a bad one, which it names.
-        if (!(std::abs(peak.sum - 1) <= maps_.tolerance()) || peak.least < 0) peak.sum = maps_.checked_sum(h, t);
-        if (peak.sum > 0) sum += std::min(1., peak.most / peak.sum);
+        if (!(std::abs(peak.sum - 1) <= maps_.tolerance())) peak.sum = maps_.checked_sum(h, t);
+        if (peak.sum > 0) sum += std::min(1., static_cast<double>(peak.most) / peak.sum);
       }
+      if (peaks.negative()) detail::check_rows(maps_, h, queries);
       sentence_[static_cast<std::size_t>(h)] = sum;
     });
     for (std::size_t h = 0; h < sums_.size(); ++h) {

@@ -13,12 +13,23 @@
 namespace headred {
 
 /// The kinds of op that a rule can be chosen for.
-enum class relevance_op { linear, add, layer_norm, activation, dropout, attention, softmax, select_rows, embedding };
+enum class relevance_op {
+  linear,
+  add,
+  layer_norm,
+  activation,
+  dropout,
+  attention,
+  softmax,
+  select_rows,
+  embedding,
+  gate
+};
 
 /// The name of a kind of op.
 inline std::string_view to_string(relevance_op op) {
   constexpr std::string_view names[] = {"linear",    "add",     "layer_norm",  "activation", "dropout",
-                                        "attention", "softmax", "select_rows", "embedding"};
+                                        "attention", "softmax", "select_rows", "embedding",  "gate"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -39,8 +50,8 @@ struct relevance_operands {
 template <class T>
 using own_rule = std::function<relevance_terms(const relevance_operands<T>&)>;
 
-/// One rule for all ops, others for some kinds of op and for some weights. Activations, dropout and rows always follow
-/// identity; layer_norm does so by default for epsilon and attn, because there J x ~ 0.
+/// One rule for all ops, others for some kinds of op and for some weights. Activations, dropout, rows and open
+/// gates always follow identity; layer_norm does so by default for epsilon and attn, because there J x ~ 0.
 template <class T>
 class relevance_rules {
  public:
@@ -91,7 +102,7 @@ class relevance_rules {
   }
 
  private:
-  static constexpr std::size_t ops = static_cast<std::size_t>(relevance_op::embedding) + 1;
+  static constexpr std::size_t ops = static_cast<std::size_t>(relevance_op::gate) + 1;
   relevance_rule rule_;
   std::array<std::optional<relevance_rule>, ops> by_op_;
   std::array<own_rule<T>, ops> own_;

@@ -45,7 +45,7 @@ concept rule_policy = requires {
 /// What an op lost on its way back: sum R_out = sum R_in + bias + eps + nonlinear, each from its own formula.
 struct relevance_terms {
   double bias = 0;       ///< to parts of outputs that no input made
-  double eps = 0;        ///< to the stabiliser, or to contributions of one sign only
+  double eps = 0;        ///< to the stabiliser, to contributions of one sign only, or to closed gates
   double nonlinear = 0;  ///< to a softmax gone back by `attn`
 };
 

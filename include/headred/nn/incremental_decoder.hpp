@@ -15,8 +15,9 @@
 namespace headred {
 
 /// Decodes a batch of rows, each the beginning of a target (or, in a decoder-only model, of a text). Logits are those of
-/// `transformer::decode` on all that a row has read, to rounding. One use at a time; the model must outlive it and not
-/// be used by another at once. Gates and masks of `options` act; dropout does not.
+/// `transformer::decode` on all that a row has read, to rounding. One use at a time; the model must outlive it. Several
+/// may decode with one model at once: side by side if each has a backend of its own, else in turns. Gates and masks of
+/// `options` act; dropout does not.
 /// Small models run block by block of rows, each block on one thread; the cut depends on the model and on the number of
 /// rows alone. Memory is kept from batch to batch: a step like one before allocates nothing.
 template <class T, host_backend Backend>
@@ -26,7 +27,10 @@ class incremental_decoder {
 
   /// Throws argument_error for a model without a decoder or without an output head.
   explicit incremental_decoder(transformer<T, Backend>& model, const options_type& options = {})
-      : model_(&model), options_(options), cache_(model.backend()), encoder_(model.backend(), tape_mode::inference) {
+      : incremental_decoder(model, options, model.backend()) {}
+  /// The same on another backend of this type than the model's, which must outlive it.
+  incremental_decoder(transformer<T, Backend>& model, const options_type& options, Backend& be)
+      : model_(&model), backend_(&be), options_(options), cache_(be), encoder_(be, tape_mode::inference) {
     if (!model.config().has_decoder()) throw argument_error("incremental_decoder: the model has no decoder");
     if (model.config().output == output_head::none)
       throw argument_error("incremental_decoder: the model has no output head");
@@ -92,9 +96,9 @@ class incremental_decoder {
     const tensor_view<T, 2> logits(logits_.get(rows() * vocabulary), {rows(), vocabulary});
     const index_t blocks = block_count(tokens.tokens());
     if constexpr (task_backend<Backend>) {
-      reserve_lanes(static_cast<std::size_t>(blocks == 1 ? 1 : static_cast<int>(model_->backend().workers())));
+      reserve_lanes(static_cast<std::size_t>(blocks == 1 ? 1 : static_cast<int>(backend_->workers())));
       if (blocks > 1) {
-        model_->backend().run(blocks, [&](index_t b, int worker) {
+        backend_->run(blocks, [&](index_t b, int worker) {
           const index_t first = b * rows() / blocks, end = (b + 1) * rows() / blocks;
           run(lanes_[static_cast<std::size_t>(worker)], tokens, first, end, logits.narrow(0, first, end - first));
         });
@@ -141,11 +145,11 @@ class incremental_decoder {
                            std::to_string(rows_each) + " rows each, expected at least 1 of both, below 2^31 in all");
   }
   void project(tensor_view<const T, 2> x, linear_weights<T, Backend>& w, tensor_view<T, 2> y) {
-    linear_forward<T>(model_->backend(), x, std::as_const(w.weight.value).view(), std::as_const(w.bias.value).view(),
+    linear_forward<T>(*backend_, x, std::as_const(w.weight.value).view(), std::as_const(w.bias.value).view(),
                       y.narrow(0, 0, x.extent(0)));
   }
   void reserve_lanes(std::size_t n) {
-    while (lanes_.size() < n) lanes_.emplace_back(model_->backend());
+    while (lanes_.size() < n) lanes_.emplace_back(*backend_);
   }
 
   /// Where every op is small, waking threads for each costs more than it saves: whole steps of blocks of rows run at
@@ -301,6 +305,7 @@ class incremental_decoder {
   }
 
   transformer<T, Backend>* model_;
+  Backend* backend_;
   options_type options_;
   decoding_cache<T, Backend> cache_;
   tape<T, Backend> encoder_;

@@ -13,6 +13,7 @@
 #include <headred/lrp/relevance_rules.hpp>
 #include <headred/lrp/relevance_workspace.hpp>
 #include <headred/nn/arena.hpp>
+#include <headred/nn/op/attention_workspace.hpp>
 #include <headred/nn/sequence.hpp>
 
 namespace headred {
@@ -158,6 +159,9 @@ class tape {
     return memory_.template take<U>(n);
   }
 
+  /// Scratch memory of attention ops, whose calls on one tape follow one another.
+  attention_workspace<T>& workspace() noexcept { return workspace_; }
+
   /// Adds an op, if the tape records.
   template <class Node>
   void record(const Node& node) {
@@ -221,7 +225,7 @@ class tape {
   }
 
   /// Bytes held from the backend.
-  std::size_t bytes() const noexcept { return memory_.bytes() + relevance_bytes(); }
+  std::size_t bytes() const noexcept { return memory_.bytes() + workspace_.bytes() + relevance_bytes(); }
   /// Those of relevance and its scratch memory among them: none before the first sweep.
   std::size_t relevance_bytes() const noexcept { return relevance_memory_.bytes() + relevance_workspace_.bytes(); }
 
@@ -263,6 +267,7 @@ class tape {
 
   Backend* backend_;
   arena<Backend> memory_, relevance_memory_;
+  attention_workspace<T> workspace_;
   relevance_workspace<T> relevance_workspace_;
   tape_mode mode_;
   std::vector<activation> activations_;

@@ -1,6 +1,7 @@
 // transformer: a model of any of the configured shapes, run op by op on a tape.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,8 +25,10 @@
 
 namespace headred {
 
-/// A Transformer of any configured shape. Its passes record on the caller's tape, whose backend must be the model's; on
-/// a tape in inference mode memory is reused from layer to layer. One pass at a time.
+/// A Transformer of any configured shape. Its passes record on the caller's tape and run on the tape's backend; on a tape
+/// in inference mode memory is reused from layer to layer. Several threads may run passes at once, each on a tape and with
+/// options of its own, as long as none changes the weights or collects gradients of them: side by side if each tape has a
+/// backend of its own, else in turns.
 template <class T, host_backend Backend>
 class transformer {
  public:
@@ -130,7 +133,6 @@ class transformer {
     if (gates != nullptr) neurons = gate_columns(t, neurons, *gates);
     return linear(t, neurons, w.contract.weight, &w.contract.bias);
   }
-  attention_workspace<T>& workspace() noexcept { return workspace_; }
   /// Sinusoidal positions (P,E) of the last stack's input; empty if positions are learned.
   const tensor<T, 2, Backend>& target_positions() const noexcept {
     return config_.has_cross() ? target_positions_ : source_positions_;
@@ -166,6 +168,12 @@ class transformer {
     return dropout(p.t, x, config_.dropout, p.draws());
   }
 
+  static std::span<token_id> zeros(tape<T, Backend>& t, std::size_t n) {
+    const std::span<token_id> ids(t.template keep<token_id>(static_cast<index_t>(n)), n);
+    std::fill(ids.begin(), ids.end(), 0);
+    return ids;
+  }
+
   slot embed(pass& p, const char* what, const token_batch& batch, const embedding_config& e,
              embedding_weights<T, Backend>& w, const tensor<T, 2, Backend>& fixed_positions) {
     require_batch(what, batch);
@@ -173,25 +181,24 @@ class transformer {
     slot x = embedding<T, Backend>(t, batch.ids, w.tokens, static_cast<T>(e.scale));
     t.set_samples(x, batch.sentences);
     if (e.positions != positions::none) {
-      places_.resize(batch.ids.size());
+      const std::span<token_id> places = zeros(t, batch.ids.size());
       for (std::size_t b = 0; b < batch.sentences.size(); ++b) {
         const sequence& s = batch.sentences[b];
         if (s.length > e.max_positions)
           throw argument_error(std::string(what) + ": sentence " + std::to_string(b) + " has " +
                                std::to_string(s.length) + " tokens, expected at most the model's " +
                                std::to_string(e.max_positions) + " positions");
-        for (index_t i = 0; i < s.length; ++i)
-          places_[static_cast<std::size_t>(s.begin + i)] = static_cast<token_id>(i);
+        for (index_t i = 0; i < s.length; ++i) places[static_cast<std::size_t>(s.begin + i)] = static_cast<token_id>(i);
       }
       if (e.positions == positions::learned)
-        add_embedding<T, Backend>(t, x, places_, w.positions);
+        add_embedding<T, Backend>(t, x, places, w.positions);
       else
-        add_embedding<T, Backend>(t, x, places_, fixed_positions.view());
+        add_embedding<T, Backend>(t, x, places, fixed_positions.view());
     }
     if (e.token_types > 0) {
-      types_ = batch.types;
-      types_.resize(batch.ids.size(), 0);
-      add_embedding<T, Backend>(t, x, types_, w.types);
+      const std::span<token_id> types = zeros(t, batch.ids.size());
+      std::copy(batch.types.begin(), batch.types.end(), types.begin());
+      add_embedding<T, Backend>(t, x, types, w.types);
     }
     if (e.norm) x = norm(t, x, w.norm);
     x = dropped(p, x);
@@ -225,7 +232,6 @@ class transformer {
       }
     call.keep_probabilities = p.o.keep_attention;
     call.keep_probability_gradients = p.o.keep_attention_gradients;
-    call.workspace = &workspace_;
     attention_record<T> record;
     record.kind = kind;
     record.layer = layer;
@@ -288,8 +294,6 @@ class transformer {
   transformer_config config_;
   std::unique_ptr<weights_type> weights_;  // at one address: tapes point to parameters
   tensor<T, 2, Backend> source_positions_, target_positions_;
-  attention_workspace<T> workspace_;
-  std::vector<token_id> places_, types_;
 };
 
 }  // namespace headred

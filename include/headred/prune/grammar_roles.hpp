@@ -42,7 +42,8 @@ inline std::vector<index_t> grammar_ranks(const translation_grammar& grammar, st
     for (const std::int32_t id : grammar.sentence(i).source) ++counts[static_cast<std::size_t>(id)];
   std::vector<std::size_t> order(size - 3);
   std::iota(order.begin(), order.end(), std::size_t{3});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return counts[a] != counts[b] ? counts[a] > counts[b] : a < b; });
   std::vector<index_t> ranks(size, -1);
   for (std::size_t i = 0; i < order.size(); ++i) ranks[order[i]] = static_cast<index_t>(i);
   return ranks;

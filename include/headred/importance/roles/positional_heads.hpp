@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <headred/backend/task_runner.hpp>
 #include <headred/importance/roles/attention_rows.hpp>
 #include <headred/importance/roles/head_roles.hpp>
 
@@ -38,19 +40,13 @@ class positional_heads {
   template <class Attention>
   void add(Attention&& attention, const sentence_options& options = {}) {
     rows_.assign(layout_, attention, options, options_.end);
-    const index_t queries = rows_.queries(), keys = rows_.candidates();
-    if (queries <= 0 || keys <= 0) return;
-    chosen_.assign(static_cast<std::size_t>(layout_.size() * queries), -1);
-    for (index_t h = 0; h < layout_.size(); ++h)
-      for (index_t t = 0; t < queries; ++t) chosen_[static_cast<std::size_t>(h * queries + t)] = rows_.favourite(h, t);
-    reach(std::max(queries, keys) - 1);
-    for (index_t h = 0; h < layout_.size(); ++h)
-      for (index_t t = 0; t < queries; ++t) {
-        const index_t s = chosen_[static_cast<std::size_t>(h * queries + t)];
-        if (s < 0) continue;
-        ++counts_[at(h, s - t)];
-        ++tokens_[static_cast<std::size_t>(h)];
-      }
+    add_rows(detail::serial_runner{});
+  }
+  /// The same on the backend's threads, with the same counts.
+  template <host_backend Backend, class Attention>
+  void add(Backend& be, Attention&& attention, const sentence_options& options = {}) {
+    rows_.assign(layout_, attention, options, options_.end);
+    add_rows(task_runner<Backend>(be));
   }
 
   /// Adds what another accumulator of the same layout and end-token policy has seen.
@@ -97,6 +93,34 @@ class positional_heads {
   }
 
  private:
+  template <class Runner>
+  void add_rows(Runner runner) {
+    const index_t queries = rows_.queries(), keys = rows_.candidates();
+    if (queries <= 0 || keys <= 0) return;
+    asked_.resize(static_cast<std::size_t>(queries));
+    std::iota(asked_.begin(), asked_.end(), index_t{0});
+    chosen_.resize(static_cast<std::size_t>(layout_.size() * queries));
+    scratch_.resize(static_cast<std::size_t>(runner.workers()));
+    detail::run_heads(runner, rows_.maps(), [&](index_t h, int worker) {
+      index_t* const chosen = chosen_.data() + h * queries;
+      std::fill_n(chosen, queries, index_t{-1});
+      rows_.each_peak(h, asked_, scratch_[static_cast<std::size_t>(worker)],
+                      [chosen](std::size_t t, const auto*, double, index_t s) { chosen[t] = s; });
+    });
+    reach(std::max(queries, keys) - 1);
+    detail::run_heads(runner, rows_.maps(), [&](index_t h, int) {
+      const index_t* const chosen = chosen_.data() + h * queries;
+      index_t* const counts = counts_.data() + at(h, 0);
+      index_t tokens = 0;
+      for (index_t t = 0; t < queries; ++t) {
+        if (chosen[t] < 0) continue;
+        ++counts[chosen[t] - t];
+        ++tokens;
+      }
+      tokens_[static_cast<std::size_t>(h)] += tokens;
+    });
+  }
+
   std::size_t at(index_t h, index_t offset) const {
     return static_cast<std::size_t>(h * (2 * reach_ + 1) + reach_ + offset);
   }
@@ -117,7 +141,9 @@ class positional_heads {
   std::vector<index_t> counts_;  // (N, 2 reach + 1)
   index_t reach_ = -1;
   detail::attention_rows rows_;
-  std::vector<index_t> chosen_;
+  // scratch
+  std::vector<index_t> asked_, chosen_;
+  std::vector<detail::attention_rows::scratch> scratch_;
 };
 
 }  // namespace headred

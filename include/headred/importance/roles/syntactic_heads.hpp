@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <headred/backend/task_runner.hpp>
 #include <headred/importance/roles/head_roles.hpp>
 #include <headred/importance/roles/word_attention.hpp>
 
@@ -51,6 +53,7 @@ class syntactic_heads {
     if (std::adjacent_find(names.begin(), names.end()) != names.end())
       throw argument_error("syntactic_heads: a relation is given twice");
     cells_.resize(static_cast<std::size_t>(layout_.size()) * options_.relations.size() * 2);
+    offsets_.resize(options_.relations.size() * 2);
   }
 
   const head_layout& layout() const noexcept { return layout_; }
@@ -64,32 +67,13 @@ class syntactic_heads {
   template <class Attention>
   void add(Attention&& attention, const word_tree& tree, const sentence_options& options = {}) {
     words_.assign(layout_, attention, tree, options, options_.words, options_.has_end);
-    index_t unaligned = 0;
-    pairs_.clear();
-    for (index_t w = 0; w < tree.words(); ++w) {
-      const index_t relation = relation_of(tree.relations[static_cast<std::size_t>(w)]);
-      const index_t head = tree.heads[static_cast<std::size_t>(w)];
-      if (relation < 0 || head < 0) continue;
-      if (words_.has_token(w) && words_.has_token(head)) {
-        pairs_.push_back({relation, 0, w, head});
-        pairs_.push_back({relation, 1, head, w});
-      } else {
-        ++unaligned;
-      }
-    }
-    found_.clear();
-    for (index_t h = 0; h < layout_.size() && !pairs_.empty(); ++h)
-      for (const pair& p : pairs_) {
-        const index_t chosen = words_.argmax(h, p.query);
-        if (chosen != detail::word_attention::nothing) found_.push_back({h, p, chosen == words_.candidate(p.key)});
-      }
-    for (const found& f : found_) {
-      cell& c = cells_[at(f.h, f.p.relation, f.p.direction)];
-      ++c.pairs;
-      c.hits += f.hit ? 1 : 0;
-      ++c.offsets[words_.place(f.p.key) - words_.place(f.p.query)];
-    }
-    unaligned_ += unaligned;
+    add_pairs(detail::serial_runner{}, tree);
+  }
+  /// The same on the backend's threads, with the same counts.
+  template <host_backend Backend, class Attention>
+  void add(Backend& be, Attention&& attention, const word_tree& tree, const sentence_options& options = {}) {
+    words_.assign(layout_, attention, tree, options, options_.words, options_.has_end);
+    add_pairs(task_runner<Backend>(be), tree);
   }
 
   /// Adds what another accumulator of the same layout, relations and policies has seen.
@@ -101,8 +85,10 @@ class syntactic_heads {
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       cells_[i].pairs += other.cells_[i].pairs;
       cells_[i].hits += other.cells_[i].hits;
-      for (const auto& [offset, count] : other.cells_[i].offsets) cells_[i].offsets[offset] += count;
+      for (const auto& [offset, count] : other.cells_[i].missing) cells_[i].missing[offset] += count;
     }
+    for (std::size_t i = 0; i < offsets_.size(); ++i)
+      for (const auto& [offset, count] : other.offsets_[i]) offsets_[i][offset] += count;
     unaligned_ += other.unaligned_;
   }
 
@@ -117,8 +103,8 @@ class syntactic_heads {
     const auto name = std::find(options_.relations.begin(), options_.relations.end(), relation);
     if (name == options_.relations.end())
       throw argument_error("syntactic_heads: relation \"" + std::string(relation) + "\" was not asked for");
-    return of_cell(cells_[at(layout_.flat(id), static_cast<index_t>(name - options_.relations.begin()),
-                             direction == dependency_direction::dependent_to_head ? 0 : 1)]);
+    return of_cell(layout_.flat(id), static_cast<index_t>(name - options_.relations.begin()),
+                   direction == dependency_direction::dependent_to_head ? 0 : 1);
   }
 
   /// Each head with each relation and direction, head by head.
@@ -136,26 +122,72 @@ class syntactic_heads {
   }
 
  private:
+  using offset_counts = std::map<index_t, index_t>;
   struct pair {
     index_t relation, direction, query, key;
   };
-  struct found {
-    index_t h;
-    pair p;
-    bool hit;
-  };
   struct cell {
     index_t pairs = 0, hits = 0;
-    std::map<index_t, index_t> offsets;
+    offset_counts missing;  // of pairs whose query has a row of zeros in this head alone
   };
 
-  result of_cell(const cell& c) const {
+  template <class Runner>
+  void add_pairs(Runner runner, const word_tree& tree) {
+    index_t unaligned = 0;
+    pairs_.clear();
+    for (index_t w = 0; w < tree.words(); ++w) {
+      const index_t relation = relation_of(tree.relations[static_cast<std::size_t>(w)]);
+      const index_t head = tree.heads[static_cast<std::size_t>(w)];
+      if (relation < 0 || head < 0) continue;
+      if (words_.has_token(w) && words_.has_token(head)) {
+        pairs_.push_back({relation, 0, w, head});
+        pairs_.push_back({relation, 1, head, w});
+      } else {
+        ++unaligned;
+      }
+    }
+    asked_.clear();
+    for (const pair& p : pairs_) asked_.push_back(p.query);
+    std::sort(asked_.begin(), asked_.end());
+    asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+    const auto words = static_cast<index_t>(asked_.size());
+    chosen_.resize(static_cast<std::size_t>(layout_.size() * words));
+    scratch_.resize(static_cast<std::size_t>(runner.workers()));
+    detail::run_heads(runner, words_.maps(), [&](index_t h, int worker) {
+      words_.choose(h, asked_, scratch_[static_cast<std::size_t>(worker)], chosen_.data() + h * words);
+    });
+    for (const pair& p : pairs_) ++offsets_[at(0, p.relation, p.direction)][offset_of(p)];
+    places_.clear();
+    for (const pair& p : pairs_)
+      places_.push_back(std::lower_bound(asked_.begin(), asked_.end(), p.query) - asked_.begin());
+    detail::run_heads(runner, words_.maps(), [&](index_t h, int) {
+      const index_t* const chosen = chosen_.data() + h * words;
+      for (std::size_t i = 0; i < pairs_.size(); ++i) {
+        const pair& p = pairs_[i];
+        cell& c = cells_[at(h, p.relation, p.direction)];
+        if (chosen[places_[i]] == detail::word_attention::nothing) {
+          ++c.missing[offset_of(p)];
+        } else {
+          ++c.pairs;
+          c.hits += chosen[places_[i]] == words_.candidate(p.key) ? 1 : 0;
+        }
+      }
+    });
+    unaligned_ += unaligned;
+  }
+  index_t offset_of(const pair& p) const { return words_.place(p.key) - words_.place(p.query); }
+
+  result of_cell(index_t h, index_t relation, index_t direction) const {
+    const cell& c = cells_[at(h, relation, direction)];
     result r;
-    for (const auto& [offset, count] : c.offsets)
+    for (const auto& [offset, all] : offsets_[at(0, relation, direction)]) {
+      const auto found = c.missing.find(offset);
+      const index_t count = found == c.missing.end() ? all : all - found->second;
       if (count > r.baseline_count) {
         r.baseline_offset = offset;
         r.baseline_count = count;
       }
+    }
     r.evidence = judge(c.hits, c.pairs, options_.rule, r.baseline_count);
     return r;
   }
@@ -174,11 +206,15 @@ class syntactic_heads {
 
   head_layout layout_;
   syntactic_options options_;
-  std::vector<cell> cells_;  // (N, relations, directions)
+  std::vector<cell> cells_;             // (N, relations, directions)
+  std::vector<offset_counts> offsets_;  // (relations, directions), of all pairs
   index_t unaligned_ = 0;
   detail::word_attention words_;
+  // scratch
   std::vector<pair> pairs_;
-  std::vector<found> found_;
+  std::vector<index_t> asked_, chosen_;  // words that are queries, and what each head's look at
+  std::vector<std::ptrdiff_t> places_;   // of each pair's query among those asked
+  std::vector<detail::word_attention::scratch> scratch_;
 };
 
 }  // namespace headred

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <headred/backend/task_runner.hpp>
 #include <headred/distance/fixed_sum.hpp>
 #include <headred/importance/roles/attention_rows.hpp>
 #include <headred/importance/roles/head_roles.hpp>
@@ -49,32 +50,13 @@ class target_heads {
   template <class Attention>
   void add(Attention&& attention, const key_targets& targets, const sentence_options& options = {}) {
     rows_.assign(layout_, attention, options, options_.end);
-    require_targets(targets);
-    const index_t queries = std::min(rows_.queries(), targets.queries()), keys = rows_.candidates();
-    added_.assign(sums_.size(), sums{});
-    for (index_t t = 0; t < queries && keys > 0; ++t) {
-      index_t valid = 0;
-      for (const index_t s : targets.of(t)) valid += s < keys ? 1 : 0;
-      if (valid == 0) continue;
-      for (index_t h = 0; h < layout_.size(); ++h) {
-        const double* row = rows_.row(h, t);
-        if (row == nullptr) continue;
-        const index_t best = detail::attention_rows::argmax(row, keys);
-        double mass = 0;
-        bool hit = false;
-        for (const index_t s : targets.of(t)) {
-          if (s >= keys) continue;
-          mass += row[s];
-          hit = hit || s == best;
-        }
-        sums& to = added_[static_cast<std::size_t>(h)];
-        ++to.tokens;
-        to.hits += hit ? 1 : 0;
-        to.mass += std::min(mass, 1.0);
-        to.chance += static_cast<double>(valid) / static_cast<double>(keys);
-      }
-    }
-    for (std::size_t h = 0; h < sums_.size(); ++h) sums_[h] += added_[h];
+    add_rows(detail::serial_runner{}, targets);
+  }
+  /// The same on the backend's threads, with the same bits.
+  template <host_backend Backend, class Attention>
+  void add(Backend& be, Attention&& attention, const key_targets& targets, const sentence_options& options = {}) {
+    rows_.assign(layout_, attention, options, options_.end);
+    add_rows(task_runner<Backend>(be), targets);
   }
 
   /// Adds what another accumulator of the same layout, role and end-token policy has seen.
@@ -117,6 +99,44 @@ class target_heads {
   const sums& of(head_id id) const { return sums_[static_cast<std::size_t>(layout_.flat(id))]; }
   static double mean(const fixed_sum& sum, index_t n) { return n > 0 ? sum.value() / static_cast<double>(n) : 0; }
 
+  template <class Runner>
+  void add_rows(Runner runner, const key_targets& targets) {
+    require_targets(targets);
+    const index_t queries = std::min(rows_.queries(), targets.queries()), keys = rows_.candidates();
+    asked_.clear();
+    chances_.clear();
+    for (index_t t = 0; t < queries && keys > 0; ++t) {
+      index_t valid = 0;
+      for (const index_t s : targets.of(t)) valid += s < keys ? 1 : 0;
+      if (valid == 0) continue;
+      asked_.push_back(t);
+      chances_.emplace_back() += static_cast<double>(valid) / static_cast<double>(keys);
+    }
+    added_.assign(sums_.size(), sums{});
+    scratch_.resize(static_cast<std::size_t>(runner.workers()));
+    if (!asked_.empty())
+      detail::run_heads(runner, rows_.maps(), [&](index_t h, int worker) {
+        sums all;
+        rows_.each_peak(h, asked_, scratch_[static_cast<std::size_t>(worker)],
+                        [&](std::size_t i, const auto* row, double sum, index_t best) {
+                          double mass = 0;
+                          bool hit = false;
+                          for (const index_t s : targets.of(asked_[i])) {
+                            if (s >= keys) continue;
+                            mass += static_cast<double>(row[s]);
+                            hit = hit || s == best;
+                          }
+                          ++all.tokens;
+                          all.hits += hit ? 1 : 0;
+                          // a negative entry, which is about to be refused, may make it so
+                          all.mass += std::clamp(mass / sum, 0., 1.);
+                          all.chance += chances_[i];
+                        });
+        added_[static_cast<std::size_t>(h)] = all;
+      });
+    for (std::size_t h = 0; h < sums_.size(); ++h) sums_[h] += added_[h];
+  }
+
   void require_targets(const key_targets& targets) {
     if (targets.queries() > rows_.all_queries())
       throw argument_error("target_heads: targets for " + std::to_string(targets.queries()) +
@@ -139,6 +159,10 @@ class target_heads {
   target_options options_;
   std::vector<sums> sums_, added_;  // (N)
   detail::attention_rows rows_;
+  // scratch
+  std::vector<index_t> asked_;      // queries that have targets
+  std::vector<fixed_sum> chances_;  // of each of them
+  std::vector<detail::attention_rows::scratch> scratch_;
 };
 
 }  // namespace headred

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -65,36 +66,110 @@ class word_attention {
       }
       before = end ? -1 : w;
     }
-    share_.assign(static_cast<std::size_t>(candidates_), 0);
+    list_pieces();
   }
 
+  const sentence_maps& maps() const { return rows_.maps(); }
   bool has_token(index_t word) const { return first_[static_cast<std::size_t>(word)] != nothing; }
   index_t candidate(index_t word) const { return candidate_of_word_[static_cast<std::size_t>(word)]; }
+  index_t first_token(index_t word) const { return first_[static_cast<std::size_t>(word)]; }
   /// Where offsets are counted: in words, or in tokens for first_piece.
   index_t place(index_t word) const {
     return policy_ == word_policy::first_piece ? first_[static_cast<std::size_t>(word)] : word;
   }
 
-  /// The candidate with the greatest share of the word's attention in head h, the first of equals; `nothing` where the
-  /// rows are zero.
-  index_t argmax(index_t h, index_t word) {
-    if (candidates_ == 0) return nothing;
-    const auto w = static_cast<std::size_t>(word);
-    const index_t last = policy_ == word_policy::first_piece ? first_[w] : last_[w];
-    std::fill(share_.begin(), share_.end(), 0.0);
-    bool any = false;  // the sum over the pieces has the same argmax as their mean
-    for (index_t t = first_[w]; t <= last; ++t) {
-      const double* row = rows_.row(h, t);
-      if (row == nullptr) continue;
-      any = true;
-      for (index_t s = 0; s < rows_.candidates(); ++s)
-        if (const index_t c = candidate_of_token_[static_cast<std::size_t>(s)]; c >= 0)
-          share_[static_cast<std::size_t>(c)] += row[s];
+  /// Memory of one thread.
+  struct scratch {
+    attention_rows::scratch rows;
+    std::vector<double> share;
+  };
+
+  /// chosen[i] = the candidate with the greatest share of words[i]'s attention in head h, the first of equals; `nothing`
+  /// where the rows are zero, or where there is no candidate. Throws data_error for a bad row.
+  void choose(index_t h, std::span<const index_t> words, scratch& s, index_t* chosen) const {
+    std::fill_n(chosen, words.size(), nothing);
+    if (candidates_ == 0 || words.empty()) return;
+    if (!rows_.single()) {
+      for (std::size_t i = 0; i < words.size(); ++i) chosen[i] = by_shares(h, words[i], s);
+      return;
     }
-    return any ? attention_rows::argmax(share_.data(), candidates_) : nothing;
+    // Floats that differ do so after the division by the row's sum: where no sum over pieces comes close to the greatest,
+    // the row tells as it is.
+    const index_t keys = rows_.all_keys();
+    if (s.rows.single.size() < static_cast<std::size_t>(keys)) s.rows.single.resize(static_cast<std::size_t>(keys));
+    row_peaks<float> peaks;
+    row_prefetch ahead(
+        static_cast<index_t>(words.size()),
+        h + 1 < rows_.heads() ? maps().row_in<float>(h + 1, first_token(words[0]), s.rows.single.data()) : nullptr);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto w = static_cast<std::size_t>(words[i]);
+      const index_t t = first_[w];
+      const float* const row = maps().row_in<float>(h, t, s.rows.single.data());
+      ahead.ask(row, keys);
+      chosen[i] = undecided;
+      if (policy_ == word_policy::first_piece || last_[w] == t) chosen[i] = by_row(h, t, row, peaks);
+      if (chosen[i] == undecided) chosen[i] = by_shares(h, words[i], s);
+    }
+    if (peaks.negative())
+      for (const index_t w : words) maps().checked_sum(h, first_token(w));
   }
 
  private:
+  static constexpr index_t undecided = -2;
+
+  /// The tokens that are candidates of their own, and the runs of tokens that are one together.
+  void list_pieces() {
+    const std::size_t n = candidate_of_token_.size();
+    alone_.assign(n, 0.f);
+    runs_.clear();
+    for (std::size_t t = 0, end = 0; t < n; t = end) {
+      const index_t c = candidate_of_token_[t];
+      for (end = t + 1; end < n && c >= 0 && candidate_of_token_[end] == c;) ++end;
+      if (c >= 0 && end == t + 1) alone_[t] = 1;
+      if (end > t + 1) runs_.push_back({t, end, c});
+    }
+  }
+
+  /// What the row of a word's only token chooses; `undecided` where rounding might decide.
+  index_t by_row(index_t h, index_t t, const float* row, row_peaks<float>& peaks) const {
+    const index_t keys = rows_.all_keys();
+    if (keys > row_peaks<float>::longest) return undecided;
+    const row_peak<float> peak = peaks.of<true>(row, keys, rows_.candidates(), alone_.data());
+    if (!(std::abs(peak.sum - 1) <= maps().tolerance()) && maps().checked_sum(h, t) == 0) return nothing;
+    double best = static_cast<double>(peak.most), second = 0;
+    index_t chosen = best > 0 ? candidate_of_token_[static_cast<std::size_t>(peak.place)] : 0;
+    for (const run& r : runs_) {
+      double share = 0;
+      for (std::size_t s = r.begin; s < r.end; ++s) share += static_cast<double>(row[s]);
+      if (share > best) {
+        second = best;
+        best = share;
+        chosen = r.candidate;
+      } else {
+        second = std::max(second, share);
+      }
+    }
+    constexpr double close = 1 - 1e-9;
+    return second > 0 && second >= close * best ? undecided : chosen;
+  }
+
+  /// The same by the sums themselves, over all of the word's rows.
+  index_t by_shares(index_t h, index_t word, scratch& s) const {
+    const auto w = static_cast<std::size_t>(word);
+    const index_t last = policy_ == word_policy::first_piece ? first_[w] : last_[w];
+    s.share.assign(static_cast<std::size_t>(candidates_), 0);
+    bool any = false;  // the sum over the pieces has the same argmax as their mean
+    for (index_t t = first_[w]; t <= last; ++t) {
+      const double* const row = rows_.row(h, t, s.rows.row);
+      if (row == nullptr) continue;
+      any = true;
+      for (index_t k = 0; k < rows_.candidates(); ++k)
+        if (const index_t c = candidate_of_token_[static_cast<std::size_t>(k)]; c >= 0)
+          s.share[static_cast<std::size_t>(c)] += row[k];
+    }
+    return any ? attention_rows::argmax(s.share.data(), candidates_) : nothing;
+  }
+
   void require(const word_tree& tree) const {
     const auto fail = [](const std::string& what) { throw argument_error("word_tree: " + what); };
     if (rows_.all_queries() != rows_.all_keys())
@@ -124,7 +199,12 @@ class word_attention {
   word_policy policy_ = word_policy::word_mean_sum_words_only;
   std::vector<index_t> first_, last_, candidate_of_word_;  // of each word
   std::vector<index_t> candidate_of_token_;
-  std::vector<double> share_;
+  struct run {
+    std::size_t begin, end;  // tokens
+    index_t candidate;
+  };
+  std::vector<float> alone_;  // 1 for a token that is a candidate of its own
+  std::vector<run> runs_;     // tokens that are one candidate together
   index_t candidates_ = 0;
 };
 

@@ -51,20 +51,8 @@ void attention_gradient(Backend& be, const attention_inputs<T>& in, const std::t
   constexpr const char* op = "attention_gradient";
   const auto extent = detail::require_attention(op, in);
   const index_t heads = in.shape.heads, sentences = static_cast<index_t>(in.queries.size());
-  detail::require_matrix(op, "dout", dout, in.q.extent(0), in.q.extent(1));
-  const auto require = [&](const char* name, const tensor_view<T, 2>& m, const tensor_view<const T, 2>& like) {
-    if (m.data() != nullptr) detail::require_matrix(op, name, m, like.extent(0), like.extent(1));
-  };
-  require("dq", gradients.q, in.q);
-  require("dk", gradients.k, in.k);
-  require("dv", gradients.v, in.v);
-  if (gradients.k.data() != nullptr || gradients.v.data() != nullptr)
-    detail::require_sequences(op, "keys", in.keys, in.k.extent(0), true);
+  detail::require_attention_gradients(op, in, context, dout, gradients);
   const bool gates = gradients.gates.data() != nullptr;
-  if (gates) {
-    detail::require_vector(op, "dgates", gradients.gates, heads);
-    detail::require_matrix(op, "context", context, in.q.extent(0), in.q.extent(1));
-  }
   const bool scores = gradients.mask.data() != nullptr || gradients.bias.data() != nullptr;
   detail::require_positions(op, "dmask", gradients.mask, heads, extent.rows, extent.cols);
   detail::require_positions(op, "dbias", gradients.bias, heads, extent.rows, extent.cols);
@@ -115,7 +103,6 @@ struct attention_call {
   tensor_view<const T, 3, space> fixed_bias = {};  ///< instead of `bias`
   bool keep_probabilities = false;                 ///< on a tape that does not record; one that does keeps them
   bool keep_probability_gradients = false;         ///< for hooks, on a tape that records
-  attention_workspace<T>* workspace = nullptr;     ///< needed
 };
 
 namespace detail {
@@ -165,7 +152,7 @@ struct attention_node {
     d.mask = call.mask != nullptr ? call.mask->gradient.view() : call.fixed_mask.gradient;
     if (call.bias != nullptr) d.bias = call.bias->gradient.view();
     d.probabilities = probability_gradients;
-    attention_gradient(t.backend(), in, probabilities, t.input(context), t.gradient(out), d, *call.workspace);
+    attention_gradient(t.backend(), in, probabilities, t.input(context), t.gradient(out), d, t.workspace());
   }
   void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
     attention_node_relevance(t, s, call, inputs(t), probabilities, context, out);
@@ -180,7 +167,6 @@ struct attention_node {
 template <class T, host_backend Backend>
 slot attention(tape<T, Backend>& t, const attention_call<T, Backend>& call,
                std::type_identity_t<attention_record<T>>* record = nullptr) {
-  if (call.workspace == nullptr) throw argument_error("attention: there is no workspace");
   if (call.queries.size() != call.keys.size())
     throw argument_error("attention: queries of " + std::to_string(call.queries.size()) + " sentences, keys of " +
                          std::to_string(call.keys.size()));
@@ -226,7 +212,7 @@ slot attention(tape<T, Backend>& t, const attention_call<T, Backend>& call,
   t.set_samples(node.out, node.call.queries);
   node.context = keeps && call.gates != nullptr ? t.add(in.q.extent(0), in.q.extent(1)) : node.out;
   attention_forward(t.backend(), in, t.value(node.out), node.probabilities,
-                    node.context == node.out ? tensor_view<T, 2>{} : t.value(node.context), *call.workspace);
+                    node.context == node.out ? tensor_view<T, 2>{} : t.value(node.context), t.workspace());
   t.record(node);
   if (record != nullptr) {
     record->shape = call.shape;

@@ -177,5 +177,25 @@ attention_extent require_attention(const char* op, const attention_inputs<T, Spa
   return extent;
 }
 
+/// Throws shape_error or argument_error unless dout and the gradients that are wanted of q, k, v and gates fit operands
+/// that passed require_attention.
+template <class T, class Space, class Gradients>
+void require_attention_gradients(const char* op, const attention_inputs<T, Space>& in,
+                                 const tensor_view<const T, 2, Space>& context,
+                                 const tensor_view<const T, 2, Space>& dout, const Gradients& gradients) {
+  require_matrix(op, "dout", dout, in.q.extent(0), in.q.extent(1));
+  const auto require = [&](const char* name, const auto& m, const auto& like) {
+    if (m.data() != nullptr) require_matrix(op, name, m, like.extent(0), like.extent(1));
+  };
+  require("dq", gradients.q, in.q);
+  require("dk", gradients.k, in.k);
+  require("dv", gradients.v, in.v);
+  if (gradients.k.data() != nullptr || gradients.v.data() != nullptr)
+    require_sequences(op, "keys", in.keys, in.k.extent(0), true);
+  if (gradients.gates.data() == nullptr) return;
+  require_vector(op, "dgates", gradients.gates, in.shape.heads);
+  require_matrix(op, "context", context, in.q.extent(0), in.q.extent(1));
+}
+
 }  // namespace detail
 }  // namespace headred

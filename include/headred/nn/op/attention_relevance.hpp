@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <headred/nn/op/attention_forward.hpp>
+#include <headred/nn/op/gate_relevance.hpp>
 #include <headred/nn/op/signed_attention_relevance.hpp>
 #include <headred/nn/relevance_sweep.hpp>
 
@@ -22,7 +23,7 @@ index_t relevance_scratch(const attention_shape& s, index_t keys) {
   return signed_attention_head<T>::scratch(s.head_size, keys) + 4 * (keys + s.head_size);
 }
 
-/// Operands of a task; R of the outputs before the gates, which pass it on as it is.
+/// Operands of a task; R of the outputs before the gates.
 template <class T, class Rule>
 struct attention_relevance_kernel {
   const attention_inputs<T>& in;
@@ -231,17 +232,13 @@ relevance_terms attention_relevance(Backend& be, const attention_inputs<T>& in,
 
 namespace detail {
 
-/// `call` names the operands on the tape; the gates' product is passed by identity.
+/// `call` names the operands on the tape.
 template <class T, host_backend Backend, class Call>
 void attention_node_relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s, const Call& call,
                               const attention_inputs<T>& in, const T* probabilities, slot context, slot y) {
   if (!t.has_relevance(y)) return;
-  const tensor_view<const T, 2> out = t.relevance(y);
-  if (context != y) {
-    const tensor_view<T, 2> inner = t.relevance(context);
-    map_rows<T>(
-        t.backend(), inner, [](const auto& r) { return r; }, out);
-  }
+  head_gates_relevance<T>(t, s, in.gates.values, context, y);
+  const tensor_view<const T, 2> out = t.relevance(context);
   using input = typename relevance_sweep<T, Backend>::input;
   const auto part = [](const auto& columns, index_t cols) {
     return input{columns.source, std::max<index_t>(0, columns.first), cols};
@@ -251,15 +248,16 @@ void attention_node_relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& 
   const auto run = [&](const attention_relevance_in<T>& to) {
     return with_policy(rule, [&](const auto& policy) {
       return attention_relevance<T>(t.backend(), in, probabilities, t.input(context), policy, rule.attention, out, to,
-                                    s.workspace(), *call.workspace);
+                                    s.workspace(), t.workspace());
     });
   };
   if (rule.attention == attention_mode::constant)
-    s.pass(relevance_op::attention, rule, y, std::array<input, 1>{{v}}, [&](const relevance_rule&, const auto& raw) {
-      return run({{}, {}, raw[0]});
-    });
+    s.pass(relevance_op::attention, rule, context, std::array<input, 1>{{v}},
+           [&](const relevance_rule&, const auto& raw) {
+             return run({{}, {}, raw[0]});
+           });
   else
-    s.pass(relevance_op::attention, rule, y, std::array<input, 3>{{q, k, v}},
+    s.pass(relevance_op::attention, rule, context, std::array<input, 3>{{q, k, v}},
            [&](const relevance_rule&, const auto& raw) {
              return run({raw[0], raw[1], raw[2]});
            });

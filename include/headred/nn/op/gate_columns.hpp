@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/gate_relevance.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/parameter.hpp>
 #include <headred/nn/tape.hpp>
@@ -84,6 +85,7 @@ namespace detail {
 template <class T, backend Backend>
 struct gate_columns_node {
   static constexpr const char* name = "gate_columns";
+  static constexpr bool relevance_by_sweep = true;
   slot x, y;
   parameter<T, 1, Backend>* gates;
   void gradient(tape<T, Backend>& t) const {
@@ -92,6 +94,9 @@ struct gate_columns_node {
     const auto dx = t.gradient_to_write(x, fresh);
     gate_columns_gradient<T>(t.backend(), t.input(x), gates->value.view(), t.gradient(y), dx, gates->gradient.view(),
                              fresh);
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    gate_node_relevance<T>(t, s, gates->value.view(), x, y);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <headred/nn/op/checked_matrix.hpp>
+#include <headred/nn/op/gate_relevance.hpp>
 #include <headred/nn/op/row_loops.hpp>
 #include <headred/nn/parameter.hpp>
 #include <headred/nn/tape.hpp>
@@ -93,6 +94,7 @@ namespace detail {
 template <class T, backend Backend>
 struct gate_layer_node {
   static constexpr const char* name = "gate_layer";
+  static constexpr bool relevance_by_sweep = true;
   slot x, f, y;
   parameter<T, 1, Backend>* gates;
   index_t layer;
@@ -104,6 +106,9 @@ struct gate_layer_node {
     const double d =
         gate_layer_gradient<T>(t.backend(), t.input(x), t.input(f), gate, t.gradient(y), t.gradient(x), df);
     if (gates->trained()) gates->gradient(layer) += static_cast<T>(d);
+  }
+  void relevance(tape<T, Backend>& t, relevance_sweep<T, Backend>& s) const {
+    gate_layer_node_relevance(t, s, x, f, gate, y);
   }
 };
 

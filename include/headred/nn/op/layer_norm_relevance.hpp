@@ -13,20 +13,23 @@ namespace headred {
 namespace detail {
 
 /// One row by the signs of its contributions
-///   z_oi = shift_o / n + scale_o inverse x_i ([o = i] - (1 + x'_o x'_i) / n) = a_o + b_o x_i + c_o x_i x'_i + [o = i] d_o,
-/// the vectors padded by zeros, so that what is beyond n contributes nothing.
+///   z_oi = shift_o / n + scale_o inverse x_i ([o = i] - (1 + x'_o x'_i) / n) = a_o + b_o t_oi + [o = i] d_o,
+///   t_oi = u_i + x'_o v_i, u = x, v = x x',
+/// a + b t is positive on one side of the root r = -a / b, so that max(t, r) tells the signs apart:
+///   sum_i max(t - r, 0) = sum_i max(t, r) - n r,  sum_i min(t - r, 0) = sum_i t - sum_i max(t, r).
+/// A contribution costs three operations on the way to the sums (fma, max, add), three on the way back (fma, max, fma).
 template <class T>
 class signed_norm_row {
   static constexpr int lanes = native_lanes<T>, most = 4;
   using vec = pack<T, lanes>;
-  static constexpr index_t vectors = 8;
+  static constexpr index_t vectors = 12, at_once = 32;
 
  public:
-  static index_t scratch(index_t n) { return vectors * padded<T, lanes>(n) + 2 * most * lanes; }
+  static index_t scratch(index_t n) { return vectors * padded<T, lanes>(n); }
 
+  /// The memory's ends behind n are zero and stay so.
   signed_norm_row(index_t n, T* memory) : n_(n), size_(padded<T, lanes>(n)), memory_(memory) {
     std::fill_n(memory, scratch(n), T(0));
-    unit_[most * lanes] = T(1);
   }
 
   /// Returns what goes to an absorbed shift, to the stabiliser and to one sign.
@@ -37,27 +40,31 @@ class signed_norm_row {
     const T count = static_cast<T>(n_);
     vec of_u{}, of_v{};
     in_packs<T>(n_, [&](const auto& get, const auto& put) {
-      const vec at = get(x), by = get(scale) * inverse, normal = (at - mean) * inverse, v = at * normal;
-      if (spread) put(a_, get(shift) / count);
-      put(b_, by / -count);
-      put(c_, by * normal / -count);
+      const vec at = get(x), by = get(scale) * inverse, normal = (at - mean) * inverse, v = at * normal,
+                a = spread ? get(shift) / count : vec{}, b = by / -count;
+      put(a_, a);
+      put(b_, b);
       put(d_, by * at);
+      put(normal_, normal);
+      put(root_, -a / b);
       put(u_, at);
       put(v_, v);
       of_u += at;
       of_v += v;
     });
-    const T sum_u = lane_total<T, lanes>(of_u), sum_v = lane_total<T, lanes>(of_v);
-    in_blocks([&](index_t o, auto packs) { positive_sums<decltype(packs)::value>(o); });
-    // All contributions of o together, from the sums over x: one pass gives both signs. Where the difference would cost
-    // digits the negative ones are summed for themselves.
-    in_packs<T>(n_, [&](const auto& get, const auto& put) {
-      put(minus_, get(a_) * count + get(b_) * sum_u + get(c_) * sum_v + get(d_) - get(plus_));
-    });
-    for (index_t o = 0; o < n_; ++o)
-      if (relevance[o] != T(0) && !(minus_[o] < T(-.0625) * plus_[o])) minus_[o] = negative_sum(o);
+    in_blocks([&](index_t o, auto packs) { sums_over_root<decltype(packs)::value>(o); });
+    const bool some = sums_by_sign(relevance, lane_total<T, lanes>(of_u), lane_total<T, lanes>(of_v));
+    for (index_t o = 0; some && o < n_; ++o)
+      if (uneven_[o] > T(0)) sums_of(o);
     const relevance_terms lost = factor_row(rule, relevance, spread ? nullptr : shift, plus_, minus_, n_);
-    in_blocks([&](index_t i, auto packs) { contract<decltype(packs)::value>(i, to); });
+    hand_on(to);
+    for (index_t o = 0; some && o < n_; ++o)
+      if (uneven_[o] > T(0)) {
+        const vec plus = broadcast<vec>(plus_[o]), minus = broadcast<vec>(minus_[o]);
+        each(o, [&](const auto& get, const auto& put, const vec& z) {
+          put(to, get(to) + select_less(vec{}, z, plus, minus) * z);
+        });
+      }
     return lost;
   }
 
@@ -70,75 +77,130 @@ class signed_norm_row {
     for (; k < size_; k += lanes) f(k, std::integral_constant<int, 1>{});
   }
 
-  /// f(k, whether k is in [base, base + width)) for k in [0,n).
-  template <class F>
-  static void each(index_t base, index_t width, index_t n, const F& f) {
-    const index_t end = std::min<index_t>(n, base + width);
-    for (index_t k = 0; k < base; ++k) f(k, std::false_type{});
-    for (index_t k = base; k < end; ++k) f(k, std::true_type{});
-    for (index_t k = end; k < n; ++k) f(k, std::false_type{});
-  }
-
+  /// plus = sum_i max(t_oi - r_o, 0), inputs by 32: the roots' share is taken out before it outgrows what is left.
   template <int Packs>
-  void positive_sums(index_t o) {
-    vec sum[Packs] = {}, a[Packs], b[Packs], c[Packs];
+  void sums_over_root(index_t o) const {
+    vec sum[Packs] = {}, normal[Packs], root[Packs];
     for (int k = 0; k < Packs; ++k) {
-      a[k] = load<vec>(a_ + o + k * lanes);
-      b[k] = load<vec>(b_ + o + k * lanes);
-      c[k] = load<vec>(c_ + o + k * lanes);
+      normal[k] = load<vec>(normal_ + o + k * lanes);
+      root[k] = load<vec>(root_ + o + k * lanes);
     }
-    each(o, Packs * lanes, n_, [&](index_t i, auto diagonal) {
-      const vec u = broadcast<vec>(u_[i]), v = broadcast<vec>(v_[i]);
+    for (index_t first = 0; first < n_; first += at_once) {
+      const index_t end = std::min<index_t>(n_, first + at_once);
+      vec part[Packs] = {};
+      for (index_t i = first; i < end; ++i) {
+        const vec u = broadcast<vec>(u_[i]), v = broadcast<vec>(v_[i]);
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 4
 #endif
-      for (int k = 0; k < Packs; ++k) {
-        vec z = a[k] + b[k] * u + c[k] * v;
-        if constexpr (decltype(diagonal)::value)
-          z += load<vec>(d_ + o + k * lanes) * load<vec>(unit_ + (most + k) * lanes - (i - o));
-        sum[k] = select_less(vec{}, z, sum[k] + z, sum[k]);
+        for (int k = 0; k < Packs; ++k) {
+          const vec t = normal[k] * v + u;
+          part[k] += select_less(t, root[k], root[k], t);
+        }
       }
-    });
+      for (int k = 0; k < Packs; ++k) sum[k] += part[k] - root[k] * static_cast<T>(end - first);
+    }
     for (int k = 0; k < Packs; ++k) store(plus_ + o + k * lanes, sum[k]);
   }
 
-  T negative_sum(index_t o) const {
-    T sum = T(0);
-    for (index_t i = 0; i < n_; ++i)
-      sum += std::min(T(0), a_[o] + b_[o] * u_[i] + c_[o] * v_[i] + (i == o ? d_[o] : T(0)));
-    return sum;
+  /// Sums by sign from those over the root. Where one sign outweighs the other, or both are small beside what they were
+  /// made of, differences would cost digits: such an output is uneven, and its root 0. False if none is.
+  bool sums_by_sign(const T* relevance, T sum_u, T sum_v) const {
+    const T count = static_cast<T>(n_);
+    vec found{};
+    in_packs<T>(n_, [&](const auto& get, const auto& put) {
+      const vec zero{}, one = broadcast<vec>(T(1)), a = get(a_), b = get(b_), root = get(root_), over = get(plus_),
+                        above = b * over, below = b * (get(normal_) * sum_v + sum_u - root * count - over);
+      const vec without = a + b * (get(normal_) * get(v_) + get(u_)), with = without + get(d_);
+      const vec plus = select_less(zero, b, above, below) + positive(with) - positive(without),
+                minus = select_less(zero, b, below, above) + (with - positive(with)) - (without - positive(without));
+      const vec all = (plus - minus) / T(16), share = select_less(a, zero, -a, a) * (count / T(16)),
+                least = select_less(all, share, share, all), r = get(relevance);
+      // what is not a number is uneven
+      const vec even = select_less(least, plus, select_less(least, -minus, one, zero), zero),
+                wanted = select_less(zero, r, one - even, select_less(r, zero, one - even, zero));
+      put(plus_, select_less(zero, even, plus, zero));
+      put(minus_, select_less(zero, even, minus, zero));
+      put(root_, select_less(zero, even, root, zero));
+      put(uneven_, wanted);
+      found += wanted;
+    });
+    return lane_total<T, lanes>(found) > T(0);
+  }
+
+  /// f(get, put, z) for the contributions to one output, in packs.
+  template <class F>
+  void each(index_t o, const F& f) const {
+    std::fill_n(step_, n_, a_[o]);
+    step_[o] += d_[o];
+    const vec b = broadcast<vec>(b_[o]), normal = broadcast<vec>(normal_[o]);
+    in_packs<T>(n_,
+                [&](const auto& get, const auto& put) { f(get, put, b * (normal * get(v_) + get(u_)) + get(step_)); });
+  }
+  /// The sums of an uneven output.
+  void sums_of(index_t o) const {
+    vec plus{}, minus{};
+    each(o, [&](const auto&, const auto&, const vec& z) {
+      plus += positive(z);
+      minus += z - positive(z);
+    });
+    plus_[o] = lane_total<T, lanes>(plus);
+    minus_[o] = lane_total<T, lanes>(minus);
+  }
+
+  static vec positive(const vec& z) { return select_less(vec{}, z, z, vec{}); }
+
+  /// What the outputs hand to all x, but for the uneven ones: f z = (f_above - f_below) b max(t, r) + f_below b t + f_above a
+  /// by the factors of z above and below the root, and the diagonal's for itself.
+  void hand_on(T* to) const {
+    vec of_u{}, of_v{}, of_all{};
+    in_packs<T>(n_, [&](const auto& get, const auto& put) {
+      const vec zero{}, b = get(b_), here = get(uneven_), plus = select_less(zero, here, zero, get(plus_)),
+                        minus = select_less(zero, here, zero, get(minus_)), above = select_less(zero, b, plus, minus),
+                        below = select_less(zero, b, minus, plus);
+      put(step_, (above - below) * b);
+      of_u += below * b;
+      of_v += below * b * get(normal_);
+      of_all += above * get(a_);
+      const vec without = get(a_) + b * (get(normal_) * get(v_) + get(u_)), with = without + get(d_);
+      put(diagonal_, select_less(zero, with, plus, minus) * with - select_less(zero, without, plus, minus) * without);
+    });
+    const vec by_u = broadcast<vec>(lane_total<T, lanes>(of_u)), by_v = broadcast<vec>(lane_total<T, lanes>(of_v)),
+              rest = broadcast<vec>(lane_total<T, lanes>(of_all));
+    in_blocks([&](index_t i, auto packs) { contract<decltype(packs)::value>(i, by_u, by_v, rest, to); });
   }
 
   template <int Packs>
-  void contract(index_t i, T* to) const {
+  void contract(index_t i, const vec& by_u, const vec& by_v, const vec& rest, T* to) const {
     vec sum[Packs] = {}, u[Packs], v[Packs];
     for (int k = 0; k < Packs; ++k) {
       u[k] = load<vec>(u_ + i + k * lanes);
       v[k] = load<vec>(v_ + i + k * lanes);
     }
-    each(i, Packs * lanes, n_, [&](index_t o, auto diagonal) {
-      const vec a = broadcast<vec>(a_[o]), b = broadcast<vec>(b_[o]), c = broadcast<vec>(c_[o]),
-                plus = broadcast<vec>(plus_[o]), minus = broadcast<vec>(minus_[o]);
+    for (index_t o = 0; o < n_; ++o) {
+      const vec normal = broadcast<vec>(normal_[o]), root = broadcast<vec>(root_[o]), step = broadcast<vec>(step_[o]);
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 4
 #endif
       for (int k = 0; k < Packs; ++k) {
-        vec z = a + b * u[k] + c * v[k];
-        if constexpr (decltype(diagonal)::value) z += d_[o] * load<vec>(unit_ + (most + k) * lanes - (o - i));
-        sum[k] += select_less(vec{}, z, plus, minus) * z;
+        const vec t = normal * v[k] + u[k];
+        sum[k] += select_less(t, root, root, t) * step;
       }
-    });
-    for (int k = 0; k < Packs; ++k, i += lanes)
+    }
+    for (int k = 0; k < Packs; ++k, i += lanes) {
+      const vec all = sum[k] + (u[k] * by_u + v[k] * by_v) + (load<vec>(diagonal_ + i) + rest);
       if (i + lanes <= n_)
-        store(to + i, sum[k]);
+        store(to + i, all);
       else
-        store_part(to + i, sum[k], n_ - i);
+        store_part(to + i, all, n_ - i);
+    }
   }
 
   index_t n_, size_;
   T* memory_;
-  T *a_ = memory_, *b_ = a_ + size_, *c_ = b_ + size_, *d_ = c_ + size_, *u_ = d_ + size_, *v_ = u_ + size_,
-    *plus_ = v_ + size_, *minus_ = plus_ + size_, *unit_ = minus_ + size_;  // unit: a 1 among zeros
+  T *a_ = memory_, *b_ = a_ + size_, *d_ = b_ + size_, *normal_ = d_ + size_, *root_ = normal_ + size_,
+    *u_ = root_ + size_, *v_ = u_ + size_, *plus_ = v_ + size_, *minus_ = plus_ + size_, *uneven_ = minus_ + size_,
+    *step_ = uneven_ + size_, *diagonal_ = step_ + size_;
 };
 
 /// One row by sums: R_i = shift . f / n + x_i (J^T f)_i with f = R / (s + eps sgn s), s = shift + J x.

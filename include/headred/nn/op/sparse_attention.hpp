@@ -78,20 +78,8 @@ void sparse_attention_gradient(Backend& be, const attention_inputs<T>& in, const
   constexpr const char* op = "sparse_attention_gradient";
   const auto extent = detail::require_sparse_attention(op, in, mask);
   const index_t heads = in.shape.heads, sentences = static_cast<index_t>(in.queries.size());
-  detail::require_matrix(op, "dout", dout, in.q.extent(0), in.q.extent(1));
-  const auto require = [&](const char* name, const tensor_view<T, 2>& m, const tensor_view<const T, 2>& like) {
-    if (m.data() != nullptr) detail::require_matrix(op, name, m, like.extent(0), like.extent(1));
-  };
-  require("dq", gradients.q, in.q);
-  require("dk", gradients.k, in.k);
-  require("dv", gradients.v, in.v);
-  if (gradients.k.data() != nullptr || gradients.v.data() != nullptr)
-    detail::require_sequences(op, "keys", in.keys, in.k.extent(0), true);
+  detail::require_attention_gradients(op, in, context, dout, gradients);
   const bool gates = gradients.gates.data() != nullptr;
-  if (gates) {
-    detail::require_vector(op, "dgates", gradients.gates, heads);
-    detail::require_matrix(op, "context", context, in.q.extent(0), in.q.extent(1));
-  }
   workspace.cut(in.shape, in.options.causal, in.queries, in.keys, mask, false);
   if (probabilities == nullptr && workspace.probabilities() > 0)
     throw argument_error(std::string(op) + ": there are no probabilities, expected those of sparse_attention_forward");
@@ -136,12 +124,8 @@ struct sparse_attention_node {
     if (!t.has_relevance(dense.out)) return;
     const auto& call = dense.call;
     const auto in = inputs(t);
-    const tensor_view<const T, 2> out = t.relevance(dense.out);
-    if (dense.context != dense.out) {
-      const tensor_view<T, 2> inner = t.relevance(dense.context);
-      map_rows<T>(
-          t.backend(), inner, [](const auto& r) { return r; }, out);
-    }
+    head_gates_relevance<T>(t, s, in.gates.values, dense.context, dense.out);
+    const tensor_view<const T, 2> out = t.relevance(dense.context);
     using input = typename relevance_sweep<T, Backend>::input;
     const auto part = [](const slot_columns& c, index_t cols) {
       return input{c.source, std::max<index_t>(0, c.first), cols};
@@ -155,12 +139,12 @@ struct sparse_attention_node {
       });
     };
     if (rule.attention == attention_mode::constant)
-      s.pass(relevance_op::attention, rule, dense.out, std::array<input, 1>{{v}},
+      s.pass(relevance_op::attention, rule, dense.context, std::array<input, 1>{{v}},
              [&](const relevance_rule&, const auto& raw) {
                return run({{}, {}, raw[0]});
              });
     else
-      s.pass(relevance_op::attention, rule, dense.out, std::array<input, 3>{{q, k, v}},
+      s.pass(relevance_op::attention, rule, dense.context, std::array<input, 3>{{q, k, v}},
              [&](const relevance_rule&, const auto& raw) {
                return run({raw[0], raw[1], raw[2]});
              });
