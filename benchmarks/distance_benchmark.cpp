@@ -179,7 +179,7 @@ dense<Real> with_eigen(const hr::distance_correlation&, const maps<Real>& input)
 
 template <class Real, class Distance>
 void add_ours(const Distance& distance, const asked_shape& shape) {
-  const auto [heads, tokens, sentences, threads] = shape;
+  const auto [heads, tokens, sentences, threads, in_double] = shape;
   const std::string study = sentences > 0 ? "/sentences:" + std::to_string(sentences) : "";
   add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads) + study,
       [=](benchmark::State& state) {
@@ -236,7 +236,10 @@ void add_all(const Distance& distance) {
 
 int main(int argc, char** argv) {
   return run_distances(
-      argc, argv, [](const auto& distance, const asked_shape& shape) { add_ours<float>(distance, shape); },
+      argc, argv,
+      [](const auto& distance, const asked_shape& shape) {
+        shape.in_double ? add_ours<double>(distance, shape) : add_ours<float>(distance, shape);
+      },
       [](const auto& distance) {
         add_all<float>(distance);
         add_all<double>(distance);

@@ -38,7 +38,7 @@ dense<Real> prepared(const hr::canonical_correlation& distance, const Real* map,
 
 template <class Real, class Distance>
 void add_ours(const Distance& distance, const asked_shape& shape) {
-  const auto [heads, tokens, sentences, threads] = shape;
+  const auto [heads, tokens, sentences, threads, in_double] = shape;
   add(std::string(Distance::name) + "/cpu/" + precision_name<Real> + "/" + shape_name(heads, tokens, threads),
       [=](benchmark::State& state) {
         const maps<Real> input(heads, tokens);
@@ -95,7 +95,10 @@ void add_all(const Distance& distance) {
 
 int main(int argc, char** argv) {
   return run_distances(
-      argc, argv, [](const auto& distance, const asked_shape& shape) { add_ours<float>(distance, shape); },
+      argc, argv,
+      [](const auto& distance, const asked_shape& shape) {
+        shape.in_double ? add_ours<double>(distance, shape) : add_ours<float>(distance, shape);
+      },
       [](const auto& distance) {
         add_all<float>(distance);
         add_all<double>(distance);

@@ -9,7 +9,7 @@ endif()
 # These need what is not installed where the tests run.
 set(foreign "^(backend/cuda.*|cuda|interop/torch|interop/thrust|distributed/mpi|distributed)\\.hpp$")
 
-set(flags -std=c++20 -Wall -Wextra -Wpedantic -Wconversion -Werror "-I${ROOT}/include")
+set(flags -std=c++20 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror "-I${ROOT}/include")
 string(REPLACE "|" ";" dirs "${INCLUDES}")
 list(REMOVE_DUPLICATES dirs)
 list(REMOVE_ITEM dirs "" "${ROOT}/include" /usr/include)  # the compiler knows /usr/include; naming it breaks #include_next

@@ -1,5 +1,5 @@
-#include <xtensor/xarray.hpp>
-
 #include <headred/core/as_view.hpp>
+
+#include "xtensor_headers.hpp"
 
 auto f(xt::xarray<double>& a) { return headred::as_view<4>(a); }

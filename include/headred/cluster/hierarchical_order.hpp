@@ -29,6 +29,7 @@ inline std::vector<cluster_merge> average_linkage_of(matrix d) {
   struct raw_merge {
     index_t a, b;  // a head of either side
     double height;
+    std::size_t found;
   };
   std::vector<raw_merge> merges;
   std::vector<double> size(static_cast<std::size_t>(n), 1.0), height(static_cast<std::size_t>(n), 0.0);
@@ -58,7 +59,7 @@ inline std::vector<cluster_merge> average_linkage_of(matrix d) {
     const auto at = static_cast<std::size_t>(a), bt = static_cast<std::size_t>(b);
     // Means never fall towards the root; rounding must not make them.
     height[at] = std::max({d(a, b), height[at], height[bt]});
-    merges.push_back({a, b, height[at]});
+    merges.push_back({a, b, height[at], merges.size()});
     const double total = size[at] + size[bt];
     active.erase(std::lower_bound(active.begin(), active.end(), b));
     for (const index_t other : active) {
@@ -68,9 +69,10 @@ inline std::vector<cluster_merge> average_linkage_of(matrix d) {
     size[at] = total;
   }
 
-  // The chain does not find merges in order of height; a stable sort keeps every merge behind those it builds on.
-  std::stable_sort(merges.begin(), merges.end(),
-                   [](const raw_merge& a, const raw_merge& b) { return a.height < b.height; });
+  // The chain does not find merges in order of height; of equal ones the first found stays before what builds on it.
+  std::sort(merges.begin(), merges.end(), [](const raw_merge& a, const raw_merge& b) {
+    return a.height != b.height ? a.height < b.height : a.found < b.found;
+  });
   std::vector<index_t> parent(static_cast<std::size_t>(2 * n - 1)), sizes(static_cast<std::size_t>(2 * n - 1), 1);
   std::iota(parent.begin(), parent.end(), index_t{0});
   const auto root = [&](index_t node) {

@@ -272,13 +272,14 @@ class leading_embedding {
     components_ = static_cast<index_t>(members_.size());
     std::vector<index_t> order(members_.size()), rank(members_.size());
     std::iota(order.begin(), order.end(), index_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](index_t a, index_t b) {
-      return members_[static_cast<std::size_t>(a)] > members_[static_cast<std::size_t>(b)];
+    std::sort(order.begin(), order.end(), [&](index_t a, index_t b) {
+      const auto x = members_[static_cast<std::size_t>(a)], y = members_[static_cast<std::size_t>(b)];
+      return x != y ? x > y : a < b;
     });
     for (std::size_t i = 0; i < order.size(); ++i) rank[static_cast<std::size_t>(order[i])] = static_cast<index_t>(i);
     component_.resize(size);
     for (std::size_t i = 0; i < size; ++i) component_[i] = rank[static_cast<std::size_t>(part[i])];
-    std::stable_sort(members_.begin(), members_.end(), std::greater<>());
+    std::sort(members_.begin(), members_.end(), std::greater<>());
   }
 
   Backend* backend_;

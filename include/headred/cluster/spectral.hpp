@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,8 +55,9 @@ inline std::vector<std::vector<index_t>> connected_components(const matrix& affi
     std::sort(component.begin(), component.end());
     components.push_back(std::move(component));
   }
-  std::stable_sort(components.begin(), components.end(),
-                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::sort(components.begin(), components.end(), [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+  });
   return components;
 }
 
@@ -223,7 +225,7 @@ class spectral_embedding {
     struct pair {
       double value;
       std::vector<double> vector;  // over the heads of its component
-      std::size_t part;
+      std::size_t part, column;
     };
     std::vector<pair> others;
     for (std::size_t c = 0; c < parts.size(); ++c) {
@@ -257,13 +259,15 @@ class spectral_embedding {
         return;
       }
       for (std::size_t j = 1; j < part.size(); ++j) {
-        pair p{std::clamp(eigen.values[j], 0.0, 2.0), std::vector<double>(part.size()), c};
+        pair p{std::clamp(eigen.values[j], 0.0, 2.0), std::vector<double>(part.size()), c, j};
         for (std::size_t a = 0; a < part.size(); ++a) p.vector[a] = eigen.vectors[j * part.size() + a] / w[a];
         detail::fix_sign(p.vector.data(), m);
         others.push_back(std::move(p));
       }
     }
-    std::stable_sort(others.begin(), others.end(), [](const pair& a, const pair& b) { return a.value < b.value; });
+    std::sort(others.begin(), others.end(), [](const pair& a, const pair& b) {
+      return std::tie(a.value, a.part, a.column) < std::tie(b.value, b.part, b.column);
+    });
     index_t row = components_;
     for (const pair& p : others) {
       const std::vector<index_t>& part = parts[p.part];

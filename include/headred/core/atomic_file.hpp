@@ -86,9 +86,9 @@ class atomic_file {
   void open_temporary() {
     // The name does not contain the target's, which may be as long as a name can be.
     for (int attempt = 0; attempt < 100; ++attempt) {
-      auto path = target_;
-      path.replace_filename(".headred-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()) +
-                            ".tmp");
+      // put together anew: libstdc++ 12 crashes where replace_filename runs out of memory
+      auto path = target_.parent_path() /
+                  (".headred-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()) + ".tmp");
       errno = 0;
       stream_ = std::fopen(path.string().c_str(), "wbx");  // x: never an existing file
       if (stream_ != nullptr) {

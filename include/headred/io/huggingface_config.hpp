@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <headred/io/json_document.hpp>
 #include <headred/io/json_fields.hpp>
 #include <headred/nn/validate_config.hpp>
 
@@ -247,7 +248,8 @@ inline huggingface_model read_huggingface_config(json_fields& f, const tensor_na
 /// Source: the models' configuration classes in Hugging Face Transformers.
 inline huggingface_model parse_huggingface_config(std::string_view text, const std::string& file,
                                                   std::span<const std::string> tensors = {}) {
-  const nlohmann::json document = detail::read_json_document(text, file, 16);
+  const detail::json_document parsed(detail::read_json_document(text, file, 16));
+  const nlohmann::json& document = parsed.root();
   detail::json_fields fields(document, file);
   return detail::read_huggingface_config(fields, detail::tensor_names(tensors));
 }

@@ -14,6 +14,7 @@
 
 #include <headred/io/huggingface_config.hpp>
 #include <headred/io/huggingface_names.hpp>
+#include <headred/io/json_document.hpp>
 #include <headred/io/parameter_shapes.hpp>
 #include <headred/io/safetensors_file.hpp>
 #include <headred/io/transformer_config_json.hpp>
@@ -66,7 +67,8 @@ inline model_description describe_model(const std::filesystem::path& directory, 
   const auto path = directory / "config.json";
   const mapped_file mapped(path);
   const std::string_view text = text_of(mapped);
-  const nlohmann::json document = read_json_document(text, path.string(), 16);
+  const json_document parsed(read_json_document(text, path.string(), 16));
+  const nlohmann::json& document = parsed.root();
   model_description model;
   if (document.is_object() && document.contains("model_type") && !document.contains("format")) {
     auto found = parse_huggingface_config(text, path.string(), file.names());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <headred/core/atomic_file.hpp>
+#include <headred/io/json_document.hpp>
 #include <headred/io/mapped_file.hpp>
 #include <headred/io/quoted_name.hpp>
 #include <headred/prune/plan.hpp>
@@ -72,8 +73,8 @@ inline index_t plan_number(const nlohmann::json& value, const std::string& where
   return value.get<index_t>();
 }
 
-inline const nlohmann::json& plan_array(const nlohmann::json& value, const std::string& where) {
-  if (!value.is_array()) fail_plan_json(where, "is not an array");
+inline const nlohmann::json& plan_array(const nlohmann::json& value, std::string_view where) {
+  if (!value.is_array()) fail_plan_json(std::string(where), "is not an array");
   return value;
 }
 
@@ -172,9 +173,13 @@ inline std::string to_json_text(const prune_plan& plan) {
 /// Throws argument_error, naming the key, for text that is not JSON, another format or schema, missing, unknown or
 /// repeated keys, wrong types, numbers out of range or repeated, more than 16 MiB, and all that plan_layout refuses.
 inline prune_plan parse_plan_json(std::string_view text) {
-  const nlohmann::json document = detail::read_plan_document(text);
+  const detail::json_document parsed(detail::read_plan_document(text));
+  const nlohmann::json& document = parsed.root();
   detail::require_keys(document, "document", {"format", "schema", "unit", "attention"}, {"feed_forward"});
-  if (document["format"] != "headred.prune_plan") detail::fail_plan_json("format", "is not \"headred.prune_plan\"");
+  // json's own == with a text allocates, and must not throw
+  const auto* const format = document["format"].get_ptr<const nlohmann::json::string_t*>();
+  if (format == nullptr || *format != "headred.prune_plan")
+    detail::fail_plan_json("format", "is not \"headred.prune_plan\"");
   const auto& schema = document["schema"];
   if (!schema.is_number_integer() || schema < 1 || schema > prune_plan::schema)
     detail::fail_plan_json("schema", "is " + (schema.is_number() ? schema.dump() : std::string(schema.type_name())) +

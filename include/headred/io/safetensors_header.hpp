@@ -232,8 +232,9 @@ inline void check_safetensors_header(safetensors_header& header, const std::stri
                                  "] do not span the " + std::to_string(bytes) + " bytes of shape " +
                                  shape_text(t.shape) + " of " + std::string(to_string(t.type)));
   }
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const auto& a, const auto& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
   std::size_t position = 0;
   for (const auto& t : header.tensors) {
     if (t.begin != position)

@@ -71,7 +71,7 @@ inline std::string json_string(const std::string& text, std::string_view what) {
 /// be written. Any strides.
 inline void save_safetensors(const std::filesystem::path& path, std::vector<safetensors_entry> tensors,
                              const std::map<std::string, std::string>& metadata = {}) {
-  std::ranges::stable_sort(tensors, [](const auto& a, const auto& b) {
+  std::ranges::sort(tensors, [](const auto& a, const auto& b) {
     return a.type() != b.type() ? a.type() > b.type() : a.name() < b.name();
   });
   std::vector<std::string_view> names;

@@ -12,6 +12,7 @@
 #include <headred/core/atomic_file.hpp>
 #include <headred/core/number_text.hpp>
 #include <headred/importance/head_scores.hpp>
+#include <headred/io/json_document.hpp>
 #include <headred/io/json_fields.hpp>
 #include <headred/io/mapped_file.hpp>
 
@@ -79,7 +80,8 @@ inline std::string to_json_text(const head_scores& scores) {
 inline head_scores parse_scores_json(std::string_view text, const std::string& name = "scores JSON") {
   constexpr index_t most_count = index_t{1} << 53;
   constexpr double most = std::numeric_limits<double>::max();
-  const nlohmann::json document = detail::read_json_document(text, name, 6);
+  const detail::json_document parsed(detail::read_json_document(text, name, 6));
+  const nlohmann::json& document = parsed.root();
   detail::json_fields fields(document, name);
   if (fields.text("format") != "headred.head_scores") fields.fail("format", "is not \"headred.head_scores\"");
   fields.whole("schema", detail::scores_schema, detail::scores_schema);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <headred/io/json_document.hpp>
 #include <headred/io/json_fields.hpp>
 #include <headred/io/plan_json.hpp>
 #include <headred/nn/validate_config.hpp>
@@ -133,9 +134,10 @@ class config_writer {
 class config_reader {
  public:
   static transformer_document read(std::string_view text, const std::string& file) {
-    const nlohmann::json document = read_json_document(text, file, 8);
+    const json_document parsed(read_json_document(text, file, 8));
+    const nlohmann::json& document = parsed.root();
     json_fields f(document, file);
-    if (!f.at("format").is_string() || f.at("format") != "headred")
+    if (!f.at("format").is_string() || f.at("format").get_ref<const std::string&>() != "headred")
       f.fail("format", "is " + json_fields::shown(f.at("format")) + ", expected \"headred\"");
     f.whole("schema", transformer_document::schema, transformer_document::schema);
     transformer_document d;

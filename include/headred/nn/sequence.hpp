@@ -1,6 +1,7 @@
 // sequence: which rows of a packed batch belong together.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>

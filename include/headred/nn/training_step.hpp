@@ -115,12 +115,12 @@ class trainer {
     try {
       for (std::size_t m = 0; m < batches.size(); ++m) accumulate(batches[m], m, done);
       if (options_.before_update) options_.before_update(number);
+      done.gradient_norm = gradient_norm(be, parameters, partials_);
     } catch (...) {
       zero_gradients(be, parameters);
       throw;
     }
     done.loss /= static_cast<double>(done.tokens);
-    done.gradient_norm = gradient_norm(be, parameters, partials_);
     done.applied = std::isfinite(done.gradient_norm);
     if (done.applied) {
       optimizer_->step(done.learning_rate, clip_factor(done.gradient_norm, options_.longest_gradient), true);

@@ -1,6 +1,7 @@
 // transformer_config: the geometry of a model, layer by layer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

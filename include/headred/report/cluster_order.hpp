@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <headred/core/error.hpp>
@@ -14,7 +15,7 @@ namespace headred {
 ///   order  : (N) a permutation of the heads, such as hierarchical_order gives, which scatters clusters that are weak
 ///   labels : (N) cluster of each head, in [0,N)
 /// Throws shape_error for two lengths, argument_error for a number out of range. Cost: O(N log N).
-inline std::vector<index_t> cluster_order(std::vector<index_t> order, const std::vector<index_t>& labels) {
+inline std::vector<index_t> cluster_order(const std::vector<index_t>& order, const std::vector<index_t>& labels) {
   if (order.size() != labels.size())
     throw shape_error("cluster_order: order has " + std::to_string(order.size()) + " entries, labels " +
                       std::to_string(labels.size()) + ", expected as many");
@@ -30,8 +31,12 @@ inline std::vector<index_t> cluster_order(std::vector<index_t> order, const std:
     return met[check(labels[check(head, "order names head")], "a label is")];
   };
   for (std::size_t p = 0; p < order.size(); ++p) place(order[p]) = std::min(place(order[p]), p);
-  std::stable_sort(order.begin(), order.end(), [&](index_t a, index_t b) { return place(a) < place(b); });
-  return order;
+  std::vector<std::pair<std::size_t, std::size_t>> places(order.size());  // of the cluster, of the head
+  for (std::size_t p = 0; p < order.size(); ++p) places[p] = {place(order[p]), p};
+  std::sort(places.begin(), places.end());
+  std::vector<index_t> sorted;
+  for (const auto& [cluster, p] : places) sorted.push_back(order[p]);
+  return sorted;
 }
 
 }  // namespace headred

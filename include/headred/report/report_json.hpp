@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <headred/report/base64.hpp>
@@ -50,8 +51,8 @@ inline std::vector<index_t> display_order(const redundancy_report& r) {
   if (!r.order.empty() || r.labels.empty()) return r.order;
   std::vector<index_t> order(r.labels.size());
   std::iota(order.begin(), order.end(), index_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](index_t a, index_t b) {
-    return r.labels[static_cast<std::size_t>(a)] < r.labels[static_cast<std::size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](index_t a, index_t b) {
+    return std::pair(r.labels[static_cast<std::size_t>(a)], a) < std::pair(r.labels[static_cast<std::size_t>(b)], b);
   });
   return order;
 }

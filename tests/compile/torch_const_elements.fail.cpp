@@ -1,0 +1,5 @@
+// expect: to_torch: torch has no const elements
+#include <headred/core/view.hpp>
+#include <headred/interop/torch.hpp>
+
+auto f(headred::tensor_view<const float, 2> v) { return headred::to_torch(std::move(v)); }

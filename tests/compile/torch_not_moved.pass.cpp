@@ -1,0 +1,6 @@
+#include <utility>
+
+#include <headred/core/matrix.hpp>
+#include <headred/interop/torch.hpp>
+
+auto f(headred::matrix& m) { return headred::to_torch(std::move(m)); }
