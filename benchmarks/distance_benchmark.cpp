@@ -195,14 +195,15 @@ void add_ours(const Distance& distance, const asked_shape& shape) {
           for (index_t s = 0; s < sentences; ++s) fresh.add(input.view());
           benchmark::DoNotOptimize(fresh.matrix().data());
         }
-        count_pairs(state, input.pairs());
-        const double terms = double(std::max<index_t>(1, sentences) * input.pairs()) * double(tokens * tokens);
+        const index_t added = std::max<index_t>(1, sentences);
+        count_pairs(state, added * input.pairs());
+        const double terms = double(added * input.pairs()) * double(tokens * tokens);
         if constexpr (std::is_same_v<Distance, hr::jensen_shannon>) {
           count_share(state, "of log2", terms, threads * log2_limit<Real>());
         } else {
           count_share(state, "of FMA", terms, threads * multiply_add_limit<Real>());
         }
-        count_share(state, "of copy", double(input.values.size() * sizeof(Real)), copy_limit());
+        count_share(state, "of copy", double(added) * double(input.values.size() * sizeof(Real)), copy_limit());
       });
 }
 

@@ -6,13 +6,21 @@ include_guard()
 # headred_download(NAME URL SHA256): unpacks to headred_<NAME>_SOURCE_DIR.
 # FETCHCONTENT_SOURCE_DIR_HEADRED_<NAME> points it at a local copy instead.
 macro(headred_download name url sha256)
-  message(STATUS "headred: ${name} is not installed, fetching ${url}")
   include(FetchContent)
+  string(TOUPPER "headred_${name}" _upper)
+  if(FETCHCONTENT_SOURCE_DIR_${_upper})
+    message(STATUS "headred: ${name} is not installed, using ${FETCHCONTENT_SOURCE_DIR_${_upper}}")
+  else()
+    message(STATUS "headred: ${name} is not installed, fetching ${url}")
+  endif()
   # SOURCE_SUBDIR names a folder that does not exist, so that nothing is added as a subdirectory.
   FetchContent_Declare(headred_${name} URL "${url}" URL_HASH SHA256=${sha256} SOURCE_SUBDIR cmake-not-run)
   FetchContent_MakeAvailable(headred_${name})
+  if(NOT EXISTS "${headred_${name}_SOURCE_DIR}")
+    message(FATAL_ERROR "headred: ${name} is neither installed nor fetched: install it, allow downloads, or name a copy by "
+                        "-DFETCHCONTENT_SOURCE_DIR_${_upper}=DIR")
+  endif()
   # Builds within our build (tests do that) take the same copy instead of a download of their own.
-  string(TOUPPER "headred_${name}" _upper)
   set_property(GLOBAL APPEND PROPERTY HEADRED_FETCHED "-DFETCHCONTENT_SOURCE_DIR_${_upper}=${headred_${name}_SOURCE_DIR}")
 endmacro()
 
