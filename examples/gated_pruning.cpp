@@ -2,6 +2,7 @@
 // run: --out gated --threads 2 --train 60 --updates 40 --further 10 --lambda 0.1 --seeds 2 --scratch
 #include <filesystem>
 #include <iostream>
+#include <regex>
 #include <string>
 
 #include <headred/core/atomic_file.hpp>
@@ -42,8 +43,8 @@ void run(const examples::gated_settings& s) {
           p.runs[i].plan);
   for (const auto& entry : fs::directory_iterator(s.out)) {  // plans of an earlier result
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("plan_") && name.ends_with(".json") && !fs::exists(results.parent_path() / name))
-      out.remove(name);
+    static const std::regex ours("plan_(lambda|target)_[-+.0-9e]+_[0-9]+[.]json");
+    if (std::regex_match(name, ours) && !fs::exists(results.parent_path() / name)) out.remove(name);
   }
   copy_vocabularies(s);
   examples::stop_if_interrupted();

@@ -53,6 +53,7 @@ inline nlohmann::ordered_json outcome_json(const dropout_outcome& o) {
 inline dropout_outcome json_outcome(const nlohmann::ordered_json& j, const std::vector<attention_kind>& kinds) {
   dropout_outcome o;
   o.eval.nll = finite_or_nan(j.at("nll"));
+  if (!std::isfinite(o.eval.nll)) throw headred::error("a model's losses are not finite, expected a lower --rate");
   if (j.contains("found")) o.eval.exact = j.at("found").get<double>();
   for (const attention_kind kind : kinds)
     for (std::size_t d = 0; d < distance_names.size(); ++d)

@@ -100,8 +100,8 @@ evaluation_result evaluate_pairs(headred::transformer<Real, headred::cpu>& model
         throw headred::file_error(s.data, "line " + std::to_string(i + 1) + ": " + problem.what());
       }
     };
-    sources.push_back(encode(from, pairs[i].source, c.source.max_positions));
-    targets.push_back(encode(to, pairs[i].target, c.target.max_positions - 1));  // behind the first token
+    sources.push_back(encode(from, pairs[i].source, positions_of(c.source)));
+    targets.push_back(encode(to, pairs[i].target, positions_of(c.target) - 1));  // behind the first token
     references.push_back(pairs[i].target);
   }
   std::vector<std::size_t> order(pairs.size());
@@ -175,7 +175,7 @@ evaluation_result evaluate_masked(headred::transformer<Real, headred::cpu>& mode
     std::vector<headred::token_id> ids;
     try {
       ids = symbols.encode(symbols_of(std::string(lines[l])));
-      require_positions(ids.size(), model.config().source.max_positions);
+      require_positions(ids.size(), positions_of(model.config().source));
     } catch (const headred::error& problem) {
       throw headred::file_error(s.data, "line " + std::to_string(l + 1) + ": " + problem.what());
     }

@@ -202,9 +202,9 @@ inline gated_results study_gates(headred::cpu& be, const gated_settings& s, cons
     for (std::size_t i = 0; i < seeds; ++i) {
       const std::uint64_t seed = s.seed + i;
       const std::string name = text + "_" + std::to_string(seed);
-      if (!std::filesystem::exists(runs.place(name) / "model.safetensors")) runs.forget(name);
-      p.runs.push_back(runs.get(name, detail::json_outcome,
-                                [&] { return detail::outcome_json(lab.gated(price, seed, runs.place(name))); }));
+      p.runs.push_back(runs.get(
+          name, detail::json_outcome, [&] { return detail::outcome_json(lab.gated(price, seed, runs.place(name))); },
+          [&] { return std::filesystem::exists(runs.place(name) / "model.safetensors"); }));
       if (p.runs.back().plan.layout() != r.layout)
         throw headred::file_error(folder.string(), "run " + text + " is of another model");
       bar.advance(++done);

@@ -50,42 +50,62 @@ class kept_runs {
     std::error_code problem;
     std::filesystem::create_directories(folder_, problem);
     if (problem) throw headred::file_error(folder_.string(), "cannot be made: " + problem.message());
-    lock_ = detail::folder_lock(folder_, false);
+    // in a folder of its own: results may be put into the same folder, under its lock, while runs are kept
+    const auto lock = folder_ / ".in_use";
+    std::filesystem::create_directory(lock, problem);
+    lock_ = detail::folder_lock(lock, false);
     if (lock_.busy()) throw headred::file_error(folder_.string(), "is in use by another process");
   }
 
   /// Where a run may keep files of its own.
   std::filesystem::path place(const std::string& name) const { return folder_ / name; }
-  /// The run of that name counts as unfinished.
-  void forget(const std::string& name) const {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove(folder_ / (name + ".json"), ignored);
-  }
-
   /// read(j) of the j in the file of that name if it is there, else of compute(), which is kept.
   /// Throws file_error for a file that is no run of these settings.
   template <class Read, class Compute>
   auto get(const std::string& name, const Read& read, const Compute& compute) const {
+    return get(name, read, compute, [] { return true; });
+  }
+  /// The same; a run whose own files are not there, as whole() tells, is done again.
+  template <class Read, class Compute, class Whole>
+  auto get(const std::string& name, const Read& read, const Compute& compute, const Whole& whole) const {
     if (folder_.empty()) return read(compute());
     const std::filesystem::path file = folder_ / (name + ".json");
-    if (!std::filesystem::exists(file)) {
-      const json document{{"settings", settings_}, {"result", compute()}};
-      headred::write_file_atomically(file, document.dump(1) + "\n");
-    }
+    if (!std::filesystem::exists(file)) keep(file, compute());
+    const json found = result(file);
+    if (whole()) return read_from(file, found, read);
+    keep(file, compute());
+    return read_from(file, result(file), read);
+  }
+
+ private:
+  void keep(const std::filesystem::path& file, const json& result) const {
+    headred::write_file_atomically(file, json{{"settings", settings_}, {"result", result}}.dump(1) + "\n");
+  }
+  json result(const std::filesystem::path& file) const {
     const headred::mapped_file mapped(file);
     const auto bytes = mapped.bytes();
     json document;
     try {
       const auto* const text = reinterpret_cast<const char*>(bytes.data());
       document = json::parse(text, text + bytes.size());
-      if (document.at("settings") == settings_) return read(document.at("result"));
+      if (document.at("settings") == settings_) return document.at("result");
     } catch (const nlohmann::json::exception&) {
-      throw headred::file_error(file.string(), "is no run of " + program_ + ", expected one or no such file");
+      fail(file);
     }
     throw headred::file_error(file.string(), "is of a study with other settings, expected these: " + settings_.dump());
   }
+  template <class Read>
+  auto read_from(const std::filesystem::path& file, const json& result, const Read& read) const {
+    try {
+      return read(result);
+    } catch (const nlohmann::json::exception&) {
+      fail(file);
+    }
+  }
+  [[noreturn]] void fail(const std::filesystem::path& file) const {
+    throw headred::file_error(file.string(), "is no run of " + program_ + ", expected one or no such file");
+  }
 
- private:
   std::string program_;
   std::filesystem::path folder_;
   json settings_;

@@ -316,24 +316,26 @@ class mask_study {
           return {after_updates(n, mask.masks()), mask.sparsity(be_)};
         }));
       for (const learned& l : searches) {
+        const std::string form = l.form == headred::mask_form::structured ? "structured" : "unstructured";
         const auto found =
-            runs_.get("mask_" + file_name(l.name + (l.cut ? " cut" : ""), n), as_it_is, [&]() -> kept_runs::json {
-              headred::mask_options o = options(l.form, seed(n));
-              o.lambda = l.lambda;
-              o.initial = 1;
-              masks_type masks(be_, lab_.config(), o);
-              lab_.start(seed(n));
-              lab_.train({settings_.updates, later(n), nullptr, &masks});
-              masks.evaluate();
-              kept_runs::json all{{"scores", {{lab_.measure(&masks.masks()).mean(), masks.sparsity()}}},
-                                  {"drawn", n == 0 ? drawn(masks) : kept_runs::json::array()}};
-              all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
-              for (std::size_t p = 1; l.cut && p < patterns.size(); ++p) {
-                cut(masks, r.masks[p].zeros.values.back());
-                all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
-              }
-              return all;
-            });
+            runs_.get("mask_" + file_name(form + " " + headred::number_text(l.lambda) + (l.cut ? " cut" : ""), n),
+                      as_it_is, [&]() -> kept_runs::json {
+                        headred::mask_options o = options(l.form, seed(n));
+                        o.lambda = l.lambda;
+                        o.initial = 1;
+                        masks_type masks(be_, lab_.config(), o);
+                        lab_.start(seed(n));
+                        lab_.train({settings_.updates, later(n), nullptr, &masks});
+                        masks.evaluate();
+                        kept_runs::json all{{"scores", {{lab_.measure(&masks.masks()).mean(), masks.sparsity()}}},
+                                            {"drawn", n == 0 ? drawn(masks) : kept_runs::json::array()}};
+                        all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
+                        for (std::size_t p = 1; l.cut && p < patterns.size(); ++p) {
+                          cut(masks, r.masks[p].zeros.values.back());
+                          all["scores"].push_back({after_updates(n, masks.masks()), masks.sparsity()});
+                        }
+                        return all;
+                      });
         for (const auto& score : found.at("scores")) put(score);
         for (std::size_t h = 0; h < found.at("drawn").size(); ++h)
           r.drawn.push_back({l.name + ", head " + std::to_string(h),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -88,6 +89,10 @@ inline pair_data character_pairs(const std::filesystem::path& path) {
                          character_vocabulary(pairs, &headred::text_pair::target));
 }
 
+/// Tokens that a sentence may have.
+inline index_t positions_of(const headred::embedding_config& e) {
+  return e.positions == headred::positions::none ? std::numeric_limits<index_t>::max() : e.max_positions;
+}
 /// Throws file_error, with the line, for a pair that the model has not positions for.
 inline void require_positions(const pair_data& data, const headred::transformer_config& c) {
   const auto require = [&](std::size_t i, const char* side, std::size_t tokens, index_t positions) {
@@ -97,8 +102,8 @@ inline void require_positions(const pair_data& data, const headred::transformer_
                                              std::to_string(positions) + " positions");
   };
   for (std::size_t i = 0; i < data.sources.size(); ++i) {
-    require(i, "source", data.sources[i].size(), c.source.max_positions);
-    require(i, "target, with its first token,", data.targets[i].size() + 1, c.target.max_positions);
+    require(i, "source", data.sources[i].size(), positions_of(c.source));
+    require(i, "target, with its first token,", data.targets[i].size() + 1, positions_of(c.target));
   }
 }
 

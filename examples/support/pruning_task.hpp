@@ -153,7 +153,7 @@ inline text_set read_texts(const std::filesystem::path& file, const headred::tra
     const headred::mapped_file mapped(file);
     for (const std::string_view line : headred::detail::text_lines(headred::detail::text_of(mapped))) {
       auto ids = source.encode(words_of(line));
-      if (!ids.empty() && static_cast<index_t>(ids.size()) <= c.source.max_positions)
+      if (!ids.empty() && static_cast<index_t>(ids.size()) <= positions_of(c.source))
         set.sources.push_back(std::move(ids));
     }
     if (set.sources.empty()) throw headred::file_error(file.string(), "has no sentence that fits the model");

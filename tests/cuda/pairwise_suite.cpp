@@ -440,6 +440,17 @@ TEST_SUITE("cuda") {
     CHECK((rest.matrix() == mean && rest.sentences() == 3));
     CHECK_THROWS_WITH_AS(rest.merge(other), "redundancy: merge of accumulators with different layouts",
                          hr::argument_error);
+    // two backends: what is added after a merge is not part of it, whenever the streams get to it
+    hr::cuda one, two_streams;
+    be.synchronize();
+    device::redundancy<device::bhattacharyya, hr::cuda> mine(one, 2, 3), theirs(two_streams, 2, 3);
+    mine.add(sentences[1]);
+    theirs.add(sentences[2]);
+    theirs.add(sentences[0]);
+    mine.merge(theirs);
+    theirs.add(sentences[1]);
+    CHECK((mine.matrix() == mean && theirs.sentences() == 3));
+    CHECK(theirs.matrix() == mean);
     device::redundancy<device::cosine, hr::cuda> batch(be, 1, 2), single(be, 1, 2);
     auto two = put<float, 5>(be, mixed_maps<float>(4, 3, 3, 77), {2, 1, 2, 3, 3});
     const hr::index_t valid[] = {3, 0};

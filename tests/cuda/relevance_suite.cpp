@@ -254,6 +254,10 @@ TEST_SUITE("cuda") {
     };
     CHECK_THROWS_WITH_AS(run(hr::identity_rule{}, x, {}), "linear: cannot follow the rule identity",
                          hr::argument_error);
+    CHECK_THROWS_WITH_AS(run(hr::epsilon_rule{0}, x, {}), "relevance: epsilon is 0, expected within [1e-30,1]",
+                         hr::argument_error);
+    CHECK_THROWS_WITH_AS(run(hr::alpha_beta_rule{1, 1}, x, {}), "relevance: alpha 1 and beta 1, expected a sum of 1",
+                         hr::argument_error);
     CHECK_THROWS_WITH_AS(run(hr::epsilon_rule{}, wrong, {}), "linear_relevance: relevance_out is (1,3), expected (1,2)",
                          hr::shape_error);
     CHECK_THROWS_WITH_AS(run(hr::epsilon_rule{}, x, four.view()), "linear_relevance: terms is (4), expected (3)",

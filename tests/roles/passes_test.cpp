@@ -63,6 +63,7 @@ struct sentence {
       relations.emplace_back(names[random.below(drawn++, 5)]);
     }
     while (static_cast<index_t>(word.size()) < tokens) word.push_back(-1);
+    if (random.uniform(drawn++) < .4) word.back() = word[word.size() - 2];  // the end continues a word, or none
   }
   hr::word_tree tree() const { return {heads, relations, word}; }
 };

@@ -50,7 +50,7 @@ TEST_SUITE("tool") {
     fs::remove(folder / "runs" / "pretraining_without_1_2.json");
     fs::remove(folder / "runs" / "importance_offsets_1.json");
     fs::remove(folder / "runs" / "mask_bigbird_2.json");
-    fs::remove(folder / "runs" / "mask_structured__lambda_1_cut_1.json");
+    fs::remove(folder / "runs" / "mask_structured_1_cut_1.json");
     CHECK(run("again", {kept[0], kept[1], "--threads", "1"}) == files);
 
     const outcome o = run_tool(small({kept[0], kept[1], "--rate", "0.5", "--out", (folder / "none").string()}));

@@ -53,7 +53,7 @@ struct attention_table {
 template <device_backend Backend>
 class attention_batch {
  public:
-  /// A batch without sentences. The backend must outlive it.
+  /// A batch without sentences. The backend must outlive it, and be the one of all ops that read the batch.
   explicit attention_batch(Backend& be) : backend_(&be) {}
   template <std::ranges::sized_range Rows>
   attention_batch(Backend& be, const Rows& queries, const Rows& keys) : backend_(&be) {
@@ -74,6 +74,15 @@ class attention_batch {
     table_ = {};  // what throws below leaves a batch of no sentence
     sentences_ = query_rows_ = key_rows_ = greatest_queries_ = greatest_keys_ = 0;
     keys_apart_ = true;
+    struct on_throw {
+      attention_batch& batch;
+      bool done = false;
+      ~on_throw() {
+        if (done) return;
+        batch.host_.clear();
+        batch.query_rows_ = batch.key_rows_ = batch.greatest_queries_ = batch.greatest_keys_ = 0;
+      }
+    } guard{*this};
     index_t number = 0;
     auto key = std::ranges::begin(keys);
     for (const auto& query : queries) {
@@ -97,12 +106,13 @@ class attention_batch {
       greatest_queries_ = std::max(greatest_queries_, length);
       greatest_keys_ = std::max(greatest_keys_, key_length);
     }
-    sentences_ = number;
     t.count = static_cast<index_t>(host_.size());
     if (device_.size() < t.count) device_ = tensor<detail::attention_sentence, 1, Backend>(*backend_, {t.count});
     if (t.count > 0) backend_->upload(device_.data(), host_.data(), host_.size() * sizeof(host_.front()));
     t.sentences = device_.data();
     table_ = t;
+    sentences_ = number;
+    guard.done = true;
   }
 
   /// The probabilities of all sentences lie one sentence after the other, each (heads, T_b, S_b): how many they are.

@@ -135,7 +135,7 @@ struct attention_way_back {
 /// through the softmax to queries and keys; `attn` goes back product, softmax, product. `in`, `probabilities` and
 /// `context` (before the gates) as of attention_forward; relevance_out : (Rq, heads head_size), at the context. `to` is
 /// overwritten, 0 outside all sentences; terms as in linear_relevance. A query without keys, or with relevance 0, hands
-/// nothing on. Keys of sentences must lie apart. Throws shape_error; argument_error for identity. Scratch memory of the
+/// nothing on; operands and probabilities must be finite, those of such queries too. Keys of sentences must lie apart. Throws shape_error; argument_error for identity. Scratch memory of the
 /// workspace: Rq (heads head_size + 3) T at least, for queries and keys once or twice the size of A.
 /// Cost: 4 to 12 heads head_size sum_b T_b S_b operations; by sign with queries and keys head_size times as many.
 template <class T, device_backend Backend, relevance_policy Rule>

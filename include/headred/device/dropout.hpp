@@ -67,7 +67,7 @@ void dropout_forward(Backend& be, std::type_identity_t<tensor_view<const T, 2, d
 }
 
 /// dx_i += dy_i / (1 - p) where element i was kept, with the probability and stream of dropout_forward; an empty dx is
-/// not wanted. Throws what dropout_forward throws.
+/// not wanted, and nothing is checked then. Throws what dropout_forward throws.
 template <class T, device_backend Backend>
 void dropout_gradient(Backend& be, double probability, random_stream stream,
                       std::type_identity_t<tensor_view<const T, 2, device_space>> dy,

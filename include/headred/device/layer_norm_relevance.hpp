@@ -112,9 +112,12 @@ struct layer_norm_sum_kernel : row_kernel<T> {
     });
     const T product = this->total(block, memory, product_part), share = this->total(block, memory, share_part),
             lost = this->total(block, memory, mine);
+    // no relevance hands nothing on, whatever the row holds
+    const bool any = sum_of([&](index_t o) { return relevance(r, o) == T(0) ? T(0) : T(1); }) > T(0);
     for (index_t i = block.thread(); i < cols; i += row_kernel<T>::threads)
-      to(r, i) = (from.spread ? share / count : T(0)) +
-                 from.x(r, i) * inverse * (to(r, i) - (sum + from.normal(r, i) * product) / count);
+      to(r, i) = any ? (from.spread ? share / count : T(0)) +
+                           from.x(r, i) * inverse * (to(r, i) - (sum + from.normal(r, i) * product) / count)
+                     : T(0);
     if (block.thread() != 0) return;
     terms[3 * r] = from.spread ? T(0) : share;
     terms[3 * r + 1] = lost;

@@ -102,6 +102,8 @@ void pairwise(Backend& be, tensor_view<const T, 4, device_space> attention, cons
   if (heads > (index_t{1} << 20) || rows > (index_t{1} << 31) - 1 || attention.extent(3) > (index_t{1} << 31) - 64)
     fail("attention is " + shape_text(attention.shape()) + ", expected at most 2^20 heads, 2^31 rows and keys");
 
+  if (correlation && heads > 46340)  // a block a pair
+    fail("attention is " + shape_text(attention.shape()) + ", expected at most 46340 heads");
   if (!(sum_tolerance >= 0 && sum_tolerance < 1))
     throw argument_error("attention: sum_tolerance is " + number_text(sum_tolerance) + ", expected a number in [0,1)");
 

@@ -119,15 +119,19 @@ class redundancy<Distance, Backend, fixed_sum> {
   }
 
   /// Adds what another accumulator of the same distance, layout and device has seen. Throws argument_error for another
-  /// layout or distance.
+  /// layout or distance, and above 2^32 sentences.
   void merge(const redundancy& other) {
     if (other.layout_ != layout_) throw argument_error("redundancy: merge of accumulators with different layouts");
     if constexpr (requires { distance_.unbiased; }) {
       if (other.distance_.unbiased != distance_.unbiased)
         throw argument_error("redundancy: merge of accumulators with different distances");
     }
+    constexpr index_t most = index_t{1} << 32;  // what the sums hold
+    if (sentences_ > most - other.sentences_ || skipped_ > most - other.skipped_)
+      throw argument_error("redundancy: merge to more than 2^32 sentences");
     other.backend_->synchronize();
     backend_->for_each(sentence_.size(), device::detail::add_sums{other.sums_.data(), sums_.data()});
+    if (other.backend_ != backend_) backend_->synchronize();  // the other's next sentence is added on its own stream
     sentences_ += other.sentences_;
     skipped_ += other.skipped_;
   }

@@ -4,9 +4,11 @@
 // alpha_beta_rule, identity_rule. They stand above this folder and are asked for their `kind` alone.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <type_traits>
 
+#include <headred/core/number_text.hpp>
 #include <headred/device/entries.hpp>
 #include <headred/device/softmax.hpp>
 
@@ -49,8 +51,15 @@ struct rule_numbers {
   template <class Rule>
   static rule_numbers of(const Rule& rule) {
     rule_numbers n;
+    if constexpr (requires { rule.epsilon; }) {
+      if (!(rule.epsilon >= 1e-30 && rule.epsilon <= 1))
+        throw argument_error("relevance: epsilon is " + number_text(rule.epsilon) + ", expected within [1e-30,1]");
+    }
     n.epsilon = static_cast<T>(rule.epsilon);
     if constexpr (by_sign<Rule>) {
+      if (!(std::abs(rule.alpha + rule.beta - 1) <= 1e-12))
+        throw argument_error("relevance: alpha " + number_text(rule.alpha) + " and beta " + number_text(rule.beta) +
+                             ", expected a sum of 1");
       n.alpha = static_cast<T>(rule.alpha);
       n.beta = static_cast<T>(rule.beta);
       n.rest = static_cast<T>(1 - static_cast<double>(n.alpha) - static_cast<double>(n.beta));

@@ -20,8 +20,9 @@ struct softmax_relevance_kernel : row_kernel<T> {
     const T mean = sum([&](index_t c) { return y(r, c) == T(0) ? T(0) : y(r, c) * x(r, c); });
     const T lost = sum([&](index_t c) {
       const bool reached = y(r, c) != T(0);
-      to(r, c) = reached ? x(r, c) * (relevance(r, c) - y(r, c) * total) : T(0);
-      return relevance(r, c) * (reached ? T(1) - x(r, c) + mean : T(1) + mean);
+      const T given = relevance(r, c);  // relevance may be to
+      to(r, c) = reached ? x(r, c) * (given - y(r, c) * total) : T(0);
+      return given * (reached ? T(1) - x(r, c) + mean : T(1) + mean);
     });
     if (block.thread() != 0) return;
     terms[3 * r] = terms[3 * r + 1] = T(0);

@@ -155,9 +155,9 @@ class relevance_sweep {
         in += size_of(sums + 2 * first, rows_of_sample(inputs[n].source, b, count));
         first += raw[n].extent(0);
       }
-      // what handed on nothing, by a rule without a stabiliser, has nothing to rescale
-      const double whole = in + rule.epsilon;
-      const T factor = static_cast<T>(whole == 0 ? 1 : out / whole);
+      // what handed on nothing, by a rule without a stabiliser, or next to nothing, has nothing to rescale
+      const double whole = in + rule.epsilon, ratio = out / whole;
+      const T factor = static_cast<T>(std::abs(ratio) < 1e30 ? ratio : 1);
       first = 0;
       for (std::size_t n = 0; n < N; ++n) {
         const sequence s = rows_of_sample(inputs[n].source, b, count);

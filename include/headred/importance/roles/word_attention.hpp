@@ -51,7 +51,7 @@ class word_attention {
       const index_t w = tree.word_of_token[static_cast<std::size_t>(t)];
       const bool end = t >= rows_.candidates();
       const bool candidate = w >= 0 || (policy != word_policy::word_mean_sum_words_only && !end);
-      if (w >= 0 && w == before && policy != word_policy::first_piece) {
+      if (w >= 0 && w == before && !end && policy != word_policy::first_piece) {
         candidate_of_token_[static_cast<std::size_t>(t)] = candidates_ - 1;
       } else if (candidate && !end) {
         candidate_of_token_[static_cast<std::size_t>(t)] = candidates_++;
