@@ -15,7 +15,10 @@ using namespace training_test;
 namespace {
 
 /// A NaN is greater than all.
-double greater_of(double a, double b) { return std::isnan(a) || b <= a ? a : b; }
+template <class T>
+T greater_of(T a, T b) {
+  return std::isnan(a) || b <= a ? a : b;
+}
 
 using values = std::vector<double>;
 using tape_type = hr::tape<double, hr::cpu>;
