@@ -202,17 +202,18 @@ void add_readers(index_t valid) {
                const auto& maps, const auto& o) mutable { heads.add(be, maps, targets, o); };
   });
   add_reader("syntactic_heads", valid, [=](hr::cpu& be, index_t n) {
-    std::vector<index_t> heads, word;
+    std::vector<index_t> governors, word;
     std::vector<std::string> relations;
     for (index_t t = 0; t < n; ++t) word.push_back(t - t / 8);  // every eighth word has two pieces
     const char* const names[] = {"nsubj", "obj", "amod", "advmod", "det"};
     for (index_t w = 0; w <= word.back(); ++w) {
-      heads.push_back(w == 0 ? -1 : w * 5 % w);
+      governors.push_back(w == 0 ? -1 : w * 5 % w);
       relations.emplace_back(names[w % 5]);
     }
-    return [&be, heads, word, relations, all = hr::syntactic_heads(layout)](const auto& maps, const auto& o) mutable {
-      all.add(be, maps, hr::word_tree{heads, relations, word}, o);
-    };
+    return
+        [&be, governors, word, relations, all = hr::syntactic_heads(layout)](const auto& maps, const auto& o) mutable {
+          all.add(be, maps, hr::word_tree{governors, relations, word}, o);
+        };
   });
 }
 
