@@ -164,7 +164,8 @@ void add_reader(const std::string& name, index_t valid, const F& make) {
     auto add_one = make(be, valid);
     many_maps();
     for (auto _ : state)
-      for (index_t s = 0; s < sentences; ++s) add_one(sentence(s), hr::sentence_options{.length = valid});
+      for (index_t s = 0; s < sentences; ++s)  // rows sum to 1 over all tokens, to less over those that are valid
+        add_one(sentence(s), hr::sentence_options{.length = valid, .sum_tolerance = .5});
     const double bytes = static_cast<double>(state.iterations() * sentences * map_heads * valid * valid) * 4;
     state.counters["GB/s"] = benchmark::Counter(bytes / 1e9, benchmark::Counter::kIsRate);
     state.counters["share_of_copy"] = benchmark::Counter(bytes / (copy_limit() * threads), benchmark::Counter::kIsRate);
