@@ -118,8 +118,7 @@ nlohmann::ordered_json settings_json(const evaluation_settings& s) {
           {"max_length", s.search.max_length},
           {"masked", s.masked},
           {"mask", s.mask},
-          {"seed", s.seed},
-          {"threads", s.threads}};
+          {"seed", s.seed}};
 }
 
 void run(const evaluation_settings& s) {

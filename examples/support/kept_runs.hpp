@@ -51,11 +51,17 @@ class kept_runs {
     std::filesystem::create_directories(folder_, problem);
     if (problem) throw headred::file_error(folder_.string(), "cannot be made: " + problem.message());
     // in a folder of its own: results may be put into the same folder, under its lock, while runs are kept
-    const auto lock = folder_ / ".in_use";
-    std::filesystem::create_directory(lock, problem);
-    lock_ = detail::folder_lock(lock, false);
+    std::filesystem::create_directory(folder_ / in_use, problem);
+    lock_ = detail::folder_lock(folder_ / in_use, false);
     if (lock_.busy()) throw headred::file_error(folder_.string(), "is in use by another process");
   }
+
+  ~kept_runs() {
+    std::error_code ignored;
+    if (lock_.held()) std::filesystem::remove(folder_ / in_use, ignored);
+  }
+  kept_runs(const kept_runs&) = delete;
+  kept_runs& operator=(const kept_runs&) = delete;
 
   /// Where a run may keep files of its own.
   std::filesystem::path place(const std::string& name) const { return folder_ / name; }
@@ -78,6 +84,8 @@ class kept_runs {
   }
 
  private:
+  static constexpr const char* in_use = ".in_use";
+
   void keep(const std::filesystem::path& file, const json& result) const {
     headred::write_file_atomically(file, json{{"settings", settings_}, {"result", result}}.dump(1) + "\n");
   }
